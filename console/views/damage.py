@@ -41,7 +41,8 @@ PASSES: Final = columns(
     "Unread repairs unreadRepairs > | Compared in(s) comparisonSeconds > | Error error"
 )
 COMPARED: Final = columns(
-    "Broker broker | With with | Compared comparedBytes > | Equal equal > | Different different > | "
+    "Broker broker | With with | Compared comparedBytes > | Equal equal > | "
+    "Different different > | "
     "Damaged damaged > | Repaired repaired > | Missing missing > | Error error"
 )
 _METRICS: Final = (
