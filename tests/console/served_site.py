@@ -16,6 +16,7 @@ from jinja2 import ChoiceLoader, DictLoader
 
 from console.app import ConsoleApp, Site
 from console.history import History
+from console.jobs import Jobs
 from console.lanes import Lanes
 from console.page import Reader, View
 from console.render import environment
@@ -47,9 +48,15 @@ class ServedSite:
 
     def reader(self) -> Reader:
         """Who is not signed in."""
-        lanes = Lanes(nobody, lambda: 0)
-        now_ms = self.snapshot.taken_ms
-        return Reader(self.snapshot, self.history, lanes, nobody, (), now_ms)
+        return Reader(
+            snapshot=self.snapshot,
+            history=self.history,
+            lanes=Lanes(nobody, lambda: 0),
+            jobs=Jobs(lambda: 0),
+            client_of=nobody,
+            name_servers=(),
+            now_ms=self.snapshot.taken_ms,
+        )
 
     def watch(self, by: int) -> None:
         """As the poller counts."""
