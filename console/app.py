@@ -109,7 +109,7 @@ class ConsoleApp:
             Route(base + ".json", self._guarded(view, self._json)),
             Route(base + ".csv", self._guarded(view, self._csv)),
             Route(base + ".events", self._events(view)),
-            Route(view.path, self._guarded(view, self._html)),
+            Route(view.path, self._guarded(view, self._html if view.template else self._json)),
         ]
 
     def _guarded(

@@ -195,6 +195,7 @@ class View:
     section: str
     """Under which heading of the navigation; "" for pages that only links lead to."""
     template: str
+    """"": it has no page, only JSON: figures of a plot."""
     function: Callable[[Reader, Query], Page]
 
 

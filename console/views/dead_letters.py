@@ -40,7 +40,8 @@ from tools.resend_audit import DEFAULT_AUDIT_FILE, ResendAudit
 GROUPS: Final = columns("Group group | Dead letters count > | Last lastTimestamp")
 LETTERS: Final = columns(
     "Letter letterId | Came from originTopic | Retries reconsumeTimes > | "
-    "Dead since storeTimestamp | Age ageMs > | Size bodySize > | Keys keys | Tags tags | Resent resentTimestamp"
+    "Dead since storeTimestamp | Age ageMs > | Size bodySize > | Keys keys | Tags tags | "
+    "Resent resentTimestamp"
 )
 COUNTED: Final = 50
 """Groups whose letters are counted for the list: each costs its brokers a request."""

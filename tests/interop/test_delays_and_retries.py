@@ -95,8 +95,7 @@ def test_what_is_never_consumed_becomes_a_dead_letter(
     for resends, to_topic in enumerate((None, f"%RETRY%{group}"), 1):
         steps = resent(client.namesrv, replace(order, to_topic=to_topic, again=True), tmp_path)
         assert [(step.result, step.topic) for step in steps] == [("SEND_OK", to_topic or topic)] * 2
-        cured.wait_for(2 * resends)
-    again = cured.stop()
+        again = cured.wait_for(2 * resends)
     assert content(again) == content(dead * 2)
     assert {entry.note for entry in again} == {"TagC", "TagB"}, "their retries begin anew"
 
