@@ -11,8 +11,34 @@ from typing import Any, Final
 
 from console.lanes import Question
 from console.page import Action, View
-from console.views import jobs, overview, replication
+from console.views import (
+    damage,
+    history,
+    jobs,
+    overview,
+    pop,
+    replication,
+    sends,
+    timers,
+    transactions,
+    verdicts,
+)
 
-VIEWS: Final[tuple[View, ...]] = (*overview.VIEWS, *replication.VIEWS, *jobs.VIEWS)
-ACTIONS: Final[tuple[Action, ...]] = ()
+VIEWS: Final[tuple[View, ...]] = (
+    *overview.VIEWS,
+    *replication.VIEWS,
+    *history.VIEWS,
+    *verdicts.VIEWS,
+    *damage.VIEWS,
+    *sends.VIEWS,
+    *timers.VIEWS,
+    *pop.VIEWS,
+    *transactions.VIEWS,
+    *jobs.VIEWS,
+)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *damage.ACTIONS,
+    *timers.ACTIONS,
+    *transactions.ACTIONS,
+)
 POLLED_METRICS: Final[Question[Any] | None] = None

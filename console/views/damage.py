@@ -26,6 +26,7 @@ from remoting.body.log_verification import LogVerification
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import size_text
 from tools.commands.verify_replica import Verified, verified_text, verify
+from tools.errors import AdminError
 from tools.report import columns
 
 MAX_AGE_MS: Final = 10_000
@@ -41,7 +42,8 @@ PASSES: Final = columns(
     "Unread repairs unreadRepairs > | Compared in(s) comparisonSeconds > | Error error"
 )
 COMPARED: Final = columns(
-    "Broker broker | With with | Compared comparedBytes > | Equal equal > | Different different > | "
+    "Broker broker | With with | Compared comparedBytes > | Equal equal > | "
+    "Different different > | "
     "Damaged damaged > | Repaired repaired > | Missing missing > | Error error"
 )
 _METRICS: Final = (
@@ -209,7 +211,14 @@ def run_verify(reader: Reader, query: Query) -> Done:
                 last[0] = what
                 job.say(f"Waiting until {what}.")
 
-        for one in verify(client, places, rate, job.stop.wait, told):
+        try:
+            verified = verify(client, places, rate, job.stop.wait, told)
+        except AdminError as error:
+            if not job.stop.is_set():
+                raise
+            job.say(f"{error}; the brokers finish what they began.")
+            return
+        for one in verified:
             job.say(verified_text(one))
             for problem in one.problems():
                 job.say(f"{one.title}: {problem}")

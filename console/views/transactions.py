@@ -10,7 +10,7 @@ Tested by tests/console/test_transactions_view.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from console import metric_names as names
 from console.errors import ConsoleError
@@ -78,7 +78,7 @@ def transactions(reader: Reader, query: Query) -> Page:
     )
 
 
-def _row(broker: BrokerSeen, answers: list[Answer[list]], sentences: list[str]) -> list[object]:
+def _row(broker: BrokerSeen, answers: list[Answer[Any]], sentences: list[str]) -> list[object]:
     half, progress, given_up = answers
     for answer, what in ((half, "halves"), (progress, "checks")):
         if answer.error is not None and not _is_absent(answer.error):
