@@ -66,12 +66,11 @@ class Actions:
     # -- the three requests --------------------------------------------------------------------
 
     async def _show(self, request: Request) -> Response:
-        """The form, or the plan at once when the link has all that is needed."""
+        """The form, or with step=plan in the link what will happen."""
         action = self._found(request)
         session = self._site.access.require_change(self._site.access.session_of(request))
         fields = dict(request.query_params)
-        needed = [field.name for field in action.fields if field.needed]
-        if action.secret_fields or not all(fields.get(name) for name in needed):
+        if action.secret_fields or fields.get(STEP) != PLAN:
             return self._form(request, action, fields, "", 200)
         return await run_in_threadpool(self._plan, request, session, action, fields)
 

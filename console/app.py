@@ -84,6 +84,11 @@ class ConsoleApp:
         self._site = site
         self._regions = _Regions()
         self._streams = 0
+        self._closing = False
+
+    def close(self) -> None:
+        """End the live pages' streams: the server waits for them when it stops. Any thread."""
+        self._closing = True
 
     def application(self, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
         """The ASGI application. `extra_routes`: sign-in, actions."""
@@ -104,7 +109,7 @@ class ConsoleApp:
             Route(base + ".json", self._guarded(view, self._json)),
             Route(base + ".csv", self._guarded(view, self._csv)),
             Route(base + ".events", self._events(view)),
-            Route(view.path, self._guarded(view, self._html)),
+            Route(view.path, self._guarded(view, self._html if view.template else self._json)),
         ]
 
     def _guarded(
@@ -229,7 +234,7 @@ class ConsoleApp:
         return endpoint
 
     async def _stream(self, view: View, request: Request) -> AsyncIterator[str]:
-        """The regions that changed, after each snapshot; a comment when nothing does."""
+        """The regions that changed, after each snapshot; a beat when nothing does."""
         self._streams += 1
         self._site.watch(1)
         sent: dict[str, str] = {}
@@ -238,7 +243,9 @@ class ConsoleApp:
         number = -1
         try:
             yield "retry: 2000\n\n"
-            while loop.time() - began < STREAM_S and not await request.is_disconnected():
+            while not (
+                self._closing or loop.time() - began > STREAM_S or await request.is_disconnected()
+            ):
                 snapshot = self._site.snapshot()
                 if snapshot.number != number:
                     number = snapshot.number
@@ -250,7 +257,7 @@ class ConsoleApp:
                         yield f"data: {json.dumps(news)}\n\n"
                 if loop.time() - beat > BEAT_S:
                     beat = loop.time()
-                    yield ": still here\n\n"
+                    yield "event: beat\ndata: 1\n\n"
                 await asyncio.sleep(LOOK_S)
         finally:
             self._streams -= 1

@@ -77,7 +77,9 @@ class ClusterWatch:
         """The newest one."""
         return self.poller.snapshot
 
-    def reader(self, account: AccountLike | None, *, may_change: bool, jobs: Jobs) -> Reader:
+    def reader(
+        self, account: AccountLike | None, *, may_change: bool, jobs: Jobs, address: str = ""
+    ) -> Reader:
         """What a view may use for a reader."""
         return Reader(
             snapshot=self.poller.snapshot,
@@ -89,6 +91,7 @@ class ClusterWatch:
             now_ms=wall_ms(),
             account=account,
             may_change=may_change,
+            address=address,
             options=self._options.values,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from console.checked_client import CheckedClient
@@ -23,6 +24,10 @@ from tools.admin_client import AdminClient
 T = TypeVar("T")
 
 MAX_QUERY_TEXT: Final = 1_000
+LOOKS: Final = "looks of readers"
+"""The lane of what asks several brokers."""
+LOOK_AGE_MS: Final = 3_000
+LOOK_PATIENCE_MS: Final = 8_000
 
 
 class Query:
@@ -37,6 +42,28 @@ class Query:
         if len(value) > MAX_QUERY_TEXT:
             raise ConsoleError(f"{name} is longer than {MAX_QUERY_TEXT} characters")
         return value
+
+    def words(self, name: str, most: int) -> list[str]:
+        """Words between blanks or commas, each once."""
+        found = list(dict.fromkeys(self.fields.get(name, "").replace(",", " ").split()))
+        if len(found) > most or any(len(word) > MAX_QUERY_TEXT for word in found):
+            raise ConsoleError(f"{name} may have {most} words of {MAX_QUERY_TEXT} characters")
+        return found
+
+    def time_ms(self, name: str) -> int | None:
+        """A time: milliseconds since 1970, or as a form's field has it, in UTC; None: not said."""
+        text = self.text(name)
+        if not text:
+            return None
+        if text.isascii() and text.isdigit() and len(text) <= 15:
+            return int(text)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ConsoleError(f"{name} is no time: {text[:40]!r}; 2026-11-28T07:30 is") from error
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
 
     def needed(self, name: str) -> str:
         """A text that must be there."""
@@ -92,6 +119,8 @@ class Reader:
     """Wall clock."""
     account: AccountLike | None = None
     may_change: bool = False
+    address: str = ""
+    """From where the reader asks."""
     check_address: Callable[[str], None] | None = None
     """In an action: raises ConsoleError for a broker that does not check accounts."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +134,15 @@ class Reader:
     def ask(self, address: str, question: Question[T], max_age_ms: int) -> Answer[T]:
         """Ask a broker, with the reader's own account, or the console's if nobody signed in."""
         return self.lanes.ask(address, question, max_age_ms, self.account_key)
+
+    def look(self, question: Question[T], max_age_ms: int = LOOK_AGE_MS) -> T:
+        """Something that asks several brokers, as a reader does now and then: a peek at messages.
+        One of them at a time for an account, at most one a second in the long run. The question's
+        address is empty. ConsoleError when it has not ended within eight seconds, or failed."""
+        answer = self.lanes.ask(LOOKS, question, max_age_ms, self.account_key, LOOK_PATIENCE_MS)
+        if answer.error is not None or answer.value is None:
+            raise ConsoleError(answer.error or "nothing was answered", 502)
+        return answer.value
 
     def ask_name_server(self, question: Question[T], max_age_ms: int) -> Answer[T]:
         """Ask the first name server that answers."""
@@ -157,6 +195,7 @@ class View:
     section: str
     """Under which heading of the navigation; "" for pages that only links lead to."""
     template: str
+    """"": it has no page, only JSON: figures of a plot."""
     function: Callable[[Reader, Query], Page]
 
 

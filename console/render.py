@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from console.tables import MAX_TIME_MS
+from console.tables import NO_TIME, utc_text
 from tools.commands.ha_status import duration_text, size_text
 from tools.report import safe_line
 
 LIVE: Final = "live_"
+MACROS: Final = ("table", "badge", "when", "size", "plot", "progress")
+"""Of macros.html.j2, known to every template without an import: what a template does outside its
+blocks, imports too, is not done for its live regions."""
 
 
 @functools.cache
@@ -42,6 +45,8 @@ def environment() -> Environment:
         "count": count,
         "line": lambda text: safe_line(str(text)),
     }
+    shared = made.get_template("macros.html.j2").module
+    made.globals |= {name: getattr(shared, name) for name in MACROS}
     return made
 
 
@@ -63,23 +68,21 @@ def render_regions(template: str, context: Mapping[str, Any]) -> dict[str, str]:
 
 def when(ms: float | None) -> Markup:
     """A time element in UTC; a script shows it in the reader's zone."""
-    if not ms or not 0 < ms < MAX_TIME_MS:
-        return Markup("–")
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    return Markup('<time datetime="{}">{} UTC</time>').format(
-        moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        moment.strftime("%Y-%m-%d %H:%M:%S"),
-    )
+    text = utc_text(ms or 0)
+    if not ms or text == NO_TIME:
+        return Markup(NO_TIME)
+    machine = f"{text.replace(' ', 'T')}.{int(ms) % 1000:03}Z"
+    return Markup('<time datetime="{}">{} UTC</time>').format(machine, text)
 
 
 def seconds(value: float | None) -> str:
     """Seconds with one decimal; a dash for what is not known."""
-    return "–" if value is None else f"{value:.1f} s"
+    return "–" if value is None or not isfinite(value) else f"{value:.1f} s"
 
 
 def count(value: float | None) -> str:
     """A number with thin spaces between thousands."""
-    if value is None:
+    if value is None or not isfinite(value):
         return "–"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.2f}"
     return text.replace(",", "\u202f")

@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -27,9 +29,11 @@ from console.access.access import Access, AccessOptions
 from console.access.audit_log import AuditLog
 from console.access.client_address import Ways
 from console.access.clients import AdminClients, ClientMaker
+from console.access.gate import origin_of
 from console.actions import Actions, ActionSite
 from console.app import ConsoleApp, Site
 from console.cluster_watch import ClusterWatch, WatchOptions, monotonic_ms, wall_ms
+from console.downloads import download_routes
 from console.dumps import Dumps
 from console.jobs import Jobs
 from console.page import Reader
@@ -81,8 +85,10 @@ class Console:
 
     def __init__(self, options: ConsoleOptions, stack: ExitStack) -> None:
         """Raises AuditError, AdminError."""
-        maker = ClientMaker(options.name_servers, monotonic_ms, options.signer, options.tls)
-        self._clients = AdminClients(maker, monotonic_ms)
+        maker = ClientMaker(
+            options.name_servers, wall_ms, monotonic_ms, options.signer, options.tls
+        )
+        self._clients = AdminClients(maker)
         stack.callback(self._clients.close)
         audit = AuditLog(options.audit_file, wall_ms)
         stack.callback(audit.close)
@@ -125,12 +131,19 @@ class Console:
         session = self.access.session_of(request)
         account = None if session is None else session.account
         return self.watch.reader(
-            account, may_change=self.access.may_change(session), jobs=self.jobs
+            account,
+            may_change=self.access.may_change(session),
+            jobs=self.jobs,
+            address=origin_of(request).address,
         )
 
     def guest(self) -> Reader:
         """A reader who is not signed in: assistants."""
         return self.watch.reader(None, may_change=False, jobs=self.jobs)
+
+    def close_pages(self) -> None:
+        """End the streams of live pages: the server would wait for them. Any thread."""
+        self._app.close()
 
     def _application(self) -> ASGIApp:
         site = Site(
@@ -140,7 +153,7 @@ class Console:
             watch=self.watch.poller.watch,
             frame=self.access.frame,
         )
-        app = ConsoleApp(site)
+        app = self._app = ConsoleApp(site)
         self.access.pages = app
         actions = Actions(
             ACTIONS,
@@ -153,8 +166,12 @@ class Console:
                 name_servers=self._options.name_servers.addresses,
             ),
         )
-        routes = [*self.access.routes(), *actions.routes()]
-        routes += report_routes(self._reports, app.sentence)
+        routes = [
+            *self.access.routes(),
+            *actions.routes(),
+            *download_routes(self.reader_of, app.sentence),
+            *report_routes(self._reports, app.sentence),
+        ]
         made: Starlette = app.application(routes)
         return self.access.wrap(made)
 
@@ -193,8 +210,22 @@ def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
     console.start(stack)
-    print(f"The console is at {console.url()}", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    sys.stdout.write(f"The console is at {console.url()}\n")
+    sys.stdout.flush()
+    _Server(config, console.close_pages).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, that ends the live pages when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, close_pages: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close_pages = close_pages
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal."""
+        self._close_pages()
+        super().handle_exit(sig, frame)
 
 
 def _patterns(text: str) -> AddressPatterns:

@@ -13,8 +13,10 @@ from console.lanes import Question
 from console.page import Action, View
 from console.views import (
     damage,
+    dead_letters,
     history,
     jobs,
+    messages,
     overview,
     pop,
     replication,
@@ -34,11 +36,15 @@ VIEWS: Final[tuple[View, ...]] = (
     *timers.VIEWS,
     *pop.VIEWS,
     *transactions.VIEWS,
+    *messages.VIEWS,
+    *dead_letters.VIEWS,
     *jobs.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
     *damage.ACTIONS,
     *timers.ACTIONS,
     *transactions.ACTIONS,
+    *messages.ACTIONS,
+    *dead_letters.ACTIONS,
 )
 POLLED_METRICS: Final[Question[Any] | None] = None

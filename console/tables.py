@@ -12,39 +12,33 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from tools.message_text import second_text
 from tools.report import Cell, Column, safe_line
 
 PAGE_ROWS: Final = 100
 MAX_SHOWN: Final = 300
 """Characters of a cell that a page shows; exports have all of them."""
-MAX_TIME_MS: Final = 253_402_300_799_000
-"""The end of the year 9999: a peer's number beyond it is no time."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
+NO_TIME: Final = "–"
+_MAX_TIME_MS: Final = 253_402_300_799_000
+"""The end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell as a template shows it; `badge` names a state, `url` makes it a link."""
+    """One cell as a template shows it; `badge` names a state, `url` makes it a link, and a value
+    that `is_time` (wall clock, ms) is shown in the reader's zone."""
 
     text: str
     value: Any = None
     url: str | None = None
     badge: str | None = None
-    when_ms: int | None = None
-    """A moment, shown in the reader's zone."""
-
-
-def moment(ms: int | None) -> TableCell | None:
-    """A cell that is a moment; None for one that is not known."""
-    if not ms or not 0 < ms < MAX_TIME_MS:
-        return None
-    return TableCell(second_text(ms), ms, when_ms=ms)
+    is_time: bool = False
 
 
 def link(text: object, url: str) -> TableCell:
@@ -55,6 +49,11 @@ def link(text: object, url: str) -> TableCell:
 def badge(state: str, text: str | None = None) -> TableCell:
     """A cell that shows a state, in words and with the state's colour."""
     return TableCell(text or state, state, badge=state)
+
+
+def moment(ms: int | None) -> TableCell | None:
+    """A cell that shows a time (wall clock); the text, which is filtered by, is in UTC."""
+    return TableCell(utc_text(ms), ms, is_time=True) if ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +182,13 @@ def arranged(table: Table, state: TableState) -> list[list[TableCell]]:
     return rows
 
 
+def utc_text(ms: float) -> str:
+    """To the second, in UTC; a dash for what no calendar has."""
+    if not 0 < ms <= _MAX_TIME_MS:
+        return NO_TIME
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def csv_text(columns: Sequence[Column], rows: Iterable[Sequence[TableCell]]) -> str:
     """The rows as CSV with a heading line. A text that a spreadsheet would take for a formula
     gets an apostrophe before it."""
@@ -219,4 +225,4 @@ def _cut(cell: TableCell) -> TableCell:
     text = safe_line(cell.text)
     if len(text) > MAX_SHOWN:
         text = text[: MAX_SHOWN - 1] + "…"
-    return replace(cell, text=text)
+    return TableCell(text, cell.value, cell.url, cell.badge, cell.is_time)

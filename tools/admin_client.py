@@ -358,6 +358,11 @@ class AdminClient:
         return BrokerStatsData.from_json_bytes(response.body)
 
 
+def member_addresses(data: BrokerData) -> list[str]:
+    """The members of a broker name, its master first, then by id."""
+    return [data.broker_addrs[broker_id] for broker_id in sorted(data.broker_addrs)]
+
+
 def broker_address(data: BrokerData) -> str | None:
     """The master of a broker name, else the member with the lowest id; None without members."""
     return data.broker_addrs[min(data.broker_addrs)] if data.broker_addrs else None

@@ -66,7 +66,10 @@ class MessageExt:
     body_crc: int
     body: bytes
     body_note: str | None
-    """Why the body is shown as stored although the sender compressed it; None: it is complete."""
+    """Why the body is not as its sender wrote it; None: it is complete."""
+    stored_body: bytes
+    """As stored: still compressed, if it was sent so. Both are cut at the decoder's limit."""
+    stored_body_size: int
     properties: dict[str, str]
     offset_msg_id: str
     broker_name: str = ""
@@ -120,7 +123,8 @@ class _Reader:
 def decode_messages(
     data: bytes, *, broker_name: str = "", max_body: int = MAX_INFLATED_BODY
 ) -> Iterator[MessageExt]:
-    """The messages of one answer. Raises MessageDecodeError at the first malformed one."""
+    """The messages of one answer. max_body: bytes of a body that are kept, at least 1. Raises
+    MessageDecodeError at the first malformed one."""
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -145,10 +149,11 @@ def _decode(reader: _Reader, broker_name: str, max_body: int) -> MessageExt:
     (store_timestamp,) = reader.numbers(_LONG)
     store_host = reader.host(bool(sys_flag & STORE_HOST_V6))
     reconsume_times, prepared_offset = reader.numbers(_TAIL)
-    stored_body = reader.take(reader.numbers(_INT)[0])
+    body_size = reader.numbers(_INT)[0]
+    stored = reader.take(body_size)
     topic = reader.text(reader.take(1)[0] if magic == MAGIC_V1 else reader.numbers(_SHORT)[0])
     properties = decode_properties(reader.text(reader.numbers(_SHORT)[0]))
-    body, note = _readable_body(stored_body, sys_flag, max_body)
+    body, note = _readable_body(stored, sys_flag, max_body)
     return MessageExt(
         topic=topic,
         queue_id=queue_id,
@@ -166,6 +171,8 @@ def _decode(reader: _Reader, broker_name: str, max_body: int) -> MessageExt:
         body_crc=crc,
         body=body,
         body_note=note,
+        stored_body=stored[:max_body],
+        stored_body_size=body_size,
         properties=properties,
         offset_msg_id=encode_message_id(*store_host, phy_offset),
         broker_name=broker_name,
@@ -175,15 +182,18 @@ def _decode(reader: _Reader, broker_name: str, max_body: int) -> MessageExt:
 def _readable_body(stored: bytes, sys_flag: int, max_body: int) -> tuple[bytes, str | None]:
     """The body as sent, or as stored with the reason why it could not be inflated."""
     if not sys_flag & COMPRESSED or not stored:
+        if len(stored) > max_body:
+            return stored[:max_body], f"{len(stored)} bytes, cut after {max_body}"
         return stored, None
     kind = COMPRESSION_NAMES.get(sys_flag & COMPRESSION_MASK)
     if kind != "zlib":
-        return stored, f"compressed with {kind or 'an unknown method'}, shown as stored"
+        how = kind or "an unknown method"
+        return stored[:max_body], f"compressed with {how}, shown as stored"
     inflater = zlib.decompressobj()
     try:
         body = inflater.decompress(stored, max_body)
     except zlib.error as error:
-        return stored, f"compressed and damaged ({error}), shown as stored"
+        return stored[:max_body], f"compressed and damaged ({error}), shown as stored"
     if inflater.unconsumed_tail:
         return body, f"inflates to more than {max_body} bytes, cut there"
     return body, None if inflater.eof else "compressed and cut short, shown as far as it goes"

@@ -1,7 +1,8 @@
 """Sending messages the way RocketMQ's clients do: route, queue, unique key, SEND_MESSAGE_V2.
 
-Runs in the command's main thread. One attempt for each message: an operator wants to see the
-result of this attempt, not of a retry. (Java: DefaultMQProducerImpl, MessageClientIDSetter.)
+Runs in the command's main thread, or in one thread of the console. One attempt for each message: an
+operator wants to see the result of this attempt, not of a retry. (Java: DefaultMQProducerImpl,
+MessageClientIDSetter.)
 
 Tested by tests/tools/test_mqadmin_sending.py.
 """
@@ -12,7 +13,7 @@ import itertools
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -27,6 +28,7 @@ from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, PERM_WRITE, AdminClient, unknown
 from tools.errors import AdminError
 from tools.message_decoder import UNIQ_KEY, encode_properties
+from tools.message_puller import logic_queues
 from tools.message_text import KEYS, TAGS, queue_text
 
 TEMPLATE_TOPIC: Final = "TBW102"
@@ -76,6 +78,20 @@ class SendResult:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingMessage:
+    """What is sent: the body with its flags, and all properties but the unique key, which is made
+    where it is missing."""
+
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int = 0
+    sys_flag: int = 0
+    """How the body is compressed."""
+    max_reconsume_times: int | None = None
+    """For a retry topic; None: the group's setting counts."""
+
+
 class UniqueKeys:
     """Makes unique keys: ip, pid, a random number, time since the month began, a counter."""
 
@@ -106,20 +122,24 @@ def _local_address() -> bytes:
 
 
 class MessageSender:
-    """Sends to the queues of one topic. Owned by: the command's thread."""
+    """Sends to the queues of one topic. Owned by: one thread."""
 
-    def __init__(self, admin: AdminClient, topic: str) -> None:
+    def __init__(self, admin: AdminClient, topic: str, *, may_create: bool = True) -> None:
+        """may_create: a topic that does not exist is left to a broker to create. AdminError when
+        there is nowhere to send to."""
         self._admin = admin
         self._topic = topic
         self._group = f"mqadmin_{admin.now_ms()}"
         self._keys = UniqueKeys(admin.now_ms())
-        self._route, limit = self._find_route()
+        self._route, limit = self._find_route(may_create=may_create)
         self.queues = list(_writable_queues(self._route, topic, limit))
         if not self.queues:
             raise AdminError(f"topic {topic} has no queue that can be written at a running master")
 
-    def _find_route(self) -> tuple[TopicRouteData, int | None]:
+    def _find_route(self, *, may_create: bool) -> tuple[TopicRouteData, int | None]:
         """The topic's route, else the template's with the queue count a new topic gets."""
+        if not may_create:
+            return self._admin.route(self._topic), None
         route = self._admin.find_route(self._topic)
         if route is not None:
             return route, None
@@ -149,26 +169,35 @@ class MessageSender:
     ) -> SendResult:
         """Send one message to a queue. asks_durability: the broker shall say what was achieved.
         Raises AdminError or RemotingError when not stored."""
-        key = self._keys.next_key(self._admin.now_ms())
-        named = {KEYS: keys, UNIQ_KEY: key, "WAIT": "true", TAGS: tags}
+        named = {KEYS: keys, UNIQ_KEY: self._next_key(), "WAIT": "true", TAGS: tags}
+        properties = {name: value for name, value in named.items() if value}
+        message = OutgoingMessage(body=body, properties=properties)
+        return self.send_message(message, queue, asks_durability=asks_durability)
+
+    def send_message(
+        self, message: OutgoingMessage, queue: MessageQueue, *, asks_durability: bool = False
+    ) -> SendResult:
+        """As `send`, with any properties."""
+        key = message.properties.get(UNIQ_KEY) or self._next_key()
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=self._topic,
             default_topic=TEMPLATE_TOPIC,
             default_topic_queue_nums=DEFAULT_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=0,
+            sys_flag=message.sys_flag,
             born_timestamp=self._admin.now_ms(),
-            flag=0,
-            properties=encode_properties({k: v for k, v in named.items() if v}),
+            flag=message.flag,
+            properties=encode_properties({**message.properties, UNIQ_KEY: key}),
             reconsume_times=0,
+            max_reconsume_times=message.max_reconsume_times,
             bname=queue.broker_name,
         )
         response = self._admin.call(
             self._admin.broker_of(self._route, queue.broker_name),
             RequestCode.SEND_MESSAGE_V2,
             header,
-            body,
+            message.body,
             accept=SEND_STATUS,
             extra=ask_for_durability() if asks_durability else None,
         )
@@ -184,12 +213,18 @@ class MessageSender:
             durability=response.ext_fields.get(DURABILITY),
         )
 
+    def _next_key(self) -> str:
+        return self._keys.next_key(self._admin.now_ms())
+
 
 def _writable_queues(
     route: TopicRouteData, topic: str, limit: int | None
 ) -> Iterator[MessageQueue]:
     """Queues with write permission at masters, in the order of broker names and queue ids."""
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
+    if route.topic_queue_mapping_by_broker:
+        yield from (q for q in logic_queues(route, topic) if q.broker_name in masters)
+        return
     for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
         if data.perm & PERM_WRITE and data.broker_name in masters:
             count = data.write_queue_nums if limit is None else min(limit, data.write_queue_nums)

@@ -217,11 +217,13 @@ def claims_of(contained: ContainedOptions) -> list[Claim]:
     address = options.server.bind_address
     listen_port = options.server.listen_port
     exporter = options.supervisor.metrics_address or address
+    console_port = options.supervisor.console_port if options.supervisor.console_enable else 0
     return [
         Claim(owner, "listenPort", listen_port, address),
         Claim(owner, "listenPort - 2", max(listen_port - VIP_DISTANCE, 0), address),
         Claim(owner, "haListenPort", options.ha.ha_listen_port, address),
         Claim(owner, "metricsPort", options.supervisor.metrics_port, exporter),
+        Claim(owner, "consolePort", console_port, "127.0.0.1"),
         Claim(owner, "storePathRootDir", directory=store.root.resolve()),
         *(
             Claim(owner, "storePathCommitLog", directory=path.resolve(), is_closed=True)

@@ -33,7 +33,8 @@ from broker.container.contained_options import BrokerSettingsError, ContainedOpt
 from broker.container.container_server import ContainerServer
 from broker.container.container_settings import ContainerSettings
 from broker.container.container_startup import PROGRAM, ContainerOptions, load_container_options
-from broker.processes.supervising import child_entry, print_line
+from broker.processes.child_entry import child_entry
+from broker.processes.supervising import print_line
 from broker.settings.changed_settings import ChangedSettings
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildSpec

@@ -11,8 +11,6 @@ Tested by tests/broker/container/test_broker_container.py.
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import logging
 import os
 import socket
@@ -29,15 +27,16 @@ from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
 from broker.out.control_slots import EMBEDS_NAME_SERVER, NAME_SERVERS_MISSING
-from broker.processes.child import run_child
+from broker.processes.child_entry import child_entry
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
-from broker.supervisor.child_state import ChildEntry, ChildSpec
+from broker.supervisor.child_state import ChildSpec
+from broker.supervisor.console_program import console_program
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.listening_sockets import bind_listener, bind_remoting, own_address, port_of
-from broker.supervisor.supervisor import NUMPY_ENVIRONMENT, Supervisor
+from broker.supervisor.supervisor import Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
 from ipc.bell import Bell
 from ipc.clock import Clock, SystemClock
@@ -48,7 +47,6 @@ from ipc.metric_slots import MetricSlotsReader, create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
 from remoting.metrics.metrics_server import MetricsServer
 from store.control_slots import write_refusal
-from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
 
 if TYPE_CHECKING:
@@ -193,6 +191,9 @@ class BrokerProcess:
             for warning in self._options.warnings:
                 log.warning("%s", warning)
             self._page.counters[EMBEDS_NAME_SERVER] = self.embeds_namesrv
+            self._console = console_program(
+                self._options.supervisor, self.namesrv_addresses, self._log_dir, self._clock
+            )
             self._supervisor = Supervisor(
                 self._specs(),
                 self._page,
@@ -202,6 +203,7 @@ class BrokerProcess:
                     on_started=self._begin_metrics,
                     on_tick=self._tick,
                     on_reopen=self._reset_queue_table,
+                    on_stop=self._console.stop,
                     on_answered=lambda in_order: self._end_dump(in_order=in_order),
                 ),
                 home=Path(__file__).resolve().parents[2],
@@ -210,6 +212,7 @@ class BrokerProcess:
                 return self._supervisor.run()
             finally:
                 self.stop_reason = self._supervisor.stop_reason
+                self._console.stop()
                 self._end_dump(in_order=False)
                 if self._metrics is not None:
                     self._metrics.shutdown()
@@ -286,6 +289,8 @@ class BrokerProcess:
             self._boot_line_printed = True
             log.info("%s", self._boot_line())
             self._on_serving(self._boot_line(), self._refusal)
+        if self._boot_line_printed:
+            self._console.tick()
 
     def _report_registration(self) -> None:
         """Say on stderr, too, that clients do not find this broker, and when that is over."""
@@ -387,13 +392,3 @@ class BrokerProcess:
         settings["haListenPort"] = str(port_of(self._listeners["ha"]))
         settings["namesrvAddr"] = self.namesrv_addresses
         return settings
-
-
-def child_entry(module: str) -> ChildEntry | None:
-    """How a forked child begins. None where each process has to put disk faults in place itself."""
-    return None if are_installed() else functools.partial(_import_main, module)
-
-
-def _import_main(module: str) -> Callable[[int], None]:
-    os.environ.update(NUMPY_ENVIRONMENT)
-    return functools.partial(run_child, importlib.import_module(module).main)

@@ -100,14 +100,17 @@ class AdminClients:
         """The client of an Account.key; None: the console's own. AdminError: too many are in use,
         or the console is being stopped."""
         now_ms = self._maker.clock_ms()
-        with self._lock:
-            if self._closed:
-                raise AdminError("the console is being stopped")
-            leaving = self._idle(now_ms, IDLE_MS)
-            client = self._found(key, now_ms, leaving)
-            client.used_ms = now_ms
-        _close(leaving)
-        return client
+        leaving: list[AccountClient] = []
+        try:
+            with self._lock:
+                if self._closed:
+                    raise AdminError("the console is being stopped")
+                leaving += self._idle(now_ms, IDLE_MS)
+                client = self._found(key, now_ms, leaving)
+                client.used_ms = now_ms
+                return client
+        finally:
+            _close(leaving)
 
     def close(self) -> None:
         """All of them; what they still ask fails."""

@@ -10,6 +10,7 @@ would be "right". So the same request is signed once more with the same name and
     refused            (not asked)                 refused
     answered           answered                    not checked here: accounts mean nothing
     answered           any other error             not decided: a busy broker must not prove anybody
+    any other error    (not asked)                 not decided (a 4.9 broker that has just started)
 
 Each of the two has a connection of its own, which nobody else uses: a 5.3.3 broker may remember
 that a name was proved on a connection, and then looks at no further signature there (Java:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from console import metric_names as names
+from console.cells import whole
 from console.errors import ConsoleError
 from console.health import group_url
 from console.jobs import Job
@@ -117,11 +118,11 @@ def _log(broker: BrokerSeen) -> list[object]:
     if metrics is None:
         return [title, *[None] * (len(LOGS) - 1)]
     values = [metrics.total(name) for name in _METRICS]
-    shown: list[object] = [None if value is None else int(value) for value in values]
-    size = values[1]
-    shown[1] = None if size is None else TableCell(size_text(int(size)), int(size))
+    shown: list[object] = [whole(value) for value in values]
+    size = whole(values[1])
+    shown[1] = None if size is None else TableCell(size_text(size), size)
     ended_s = metrics.total(names.SCRUB_PASS_END)
-    return [title, *shown, moment(int(ended_s * 1000)) if ended_s else None]
+    return [title, *shown, moment(whole(ended_s * 1000)) if ended_s else None]
 
 
 def _pass(broker: BrokerSeen, told: LogVerification) -> list[object]:

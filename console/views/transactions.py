@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from console import metric_names as names
+from console.cells import whole
 from console.errors import ConsoleError
 from console.lanes import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
@@ -126,7 +127,7 @@ def _series(broker: BrokerSeen) -> list[list[object]]:
             name.removeprefix("rocketmq_"),
             ", ".join(f"{key} {text}" for key, text in sorted(labels.items()) if key not in base),
             broker.title,
-            int(value),
+            whole(value),
         ]
         for name in OURS
         for labels, value in metrics.rows(name)

@@ -236,6 +236,7 @@ class TimerMessageStore(ServiceThread):
         self._counters[TIMER_OPENED] = 0
         follows = self._role.is_slave()
         if self._enqueue.follows and not follows:
+            self._settle()
             # As at a start: what the last master had not delivered comes first.
             self._enqueue.replay_end = max(self._enqueue.replay_end, self._limit())
             self._settled_ms = max(self._settled_ms, self._read_ms)
@@ -352,6 +353,8 @@ class TimerMessageStore(ServiceThread):
     def _settle(self) -> None:
         """Slots that the delivery has left are counted out."""
         read_ms = self._read_ms
+        if self._enqueue.follows and 0 < read_ms < self._settled_ms - STEP_BACK_MS:
+            self._unsettle(read_ms)
         if read_ms <= self._settled_ms:
             return
         if read_ms > self._write_ms and not self._enqueue.follows:
@@ -365,6 +368,26 @@ class TimerMessageStore(ServiceThread):
             self._settled_ms = time_ms + self._precision_ms
             self._flusher.note_change()
         self._settled_ms = read_ms
+
+    def _unsettle(self, read_ms: int) -> None:
+        """The master's wall clock was wrong and was set back. What it delivered too early may come
+        again if this broker leads; slots that it has yet to deliver must not count as delivered."""
+        log.warning(
+            "the master's wall clock was set back: its timers are delivered up to %s ms, not %s",
+            read_ms,
+            self._settled_ms,
+        )
+        reader = self._wheel.reader
+        slots = [self._wheel.slot(time_ms) for time_ms in reader.used_slots(read_ms)]
+        units = (
+            unit
+            for slot in slots
+            if slot is not None
+            for unit in self._log.reader.chain(slot.last_pos)
+        )
+        self._pending.restart(units, self._clock.now_ms())
+        self._settled_ms = read_ms
+        self._flusher.note_change()
 
     def _publish_keep_from(self) -> None:
         keep_from = self._pending.first_phy_offset

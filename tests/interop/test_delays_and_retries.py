@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client
 from tests.interop.driver import Entry
 from tests.interop.processes import wait_until
+from tools.admin_client import AdminClient, NameServers
+from tools.command_line import wall_clock_ms
+from tools.dead_letter_resend import ResendOrder, ResendStep, resend
+from tools.dead_letters import scan
+from tools.resend_audit import ResendAudit
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -69,8 +77,9 @@ def test_a_refused_message_comes_back_by_its_levels(client: Client, quick: harne
 
 
 def test_what_is_never_consumed_becomes_a_dead_letter(
-    client: Client, quick: harness.Broker
+    client: Client, quick: harness.Broker, tmp_path: Path
 ) -> None:
+    """And is consumed after all, once it is resent: to its topic, or to the group's retry topic."""
     topic, group = client.topic(broker=quick), client.group()
     consumer = client.push(topic, group, refuse_always=[2, 5], max_reconsume=2)
     sent = client.producer().send(topic, "sync", 8)
@@ -81,6 +90,24 @@ def test_what_is_never_consumed_becomes_a_dead_letter(
     assert {entry.note for entry in dead} == {"TagC#3", "TagB#3"}
     tries = sorted(entry.note for entry in consumer.stop() if entry.seq == 5)
     assert tries == ["TagB", "TagB#1", "TagB#2"]
+    cured = client.push(topic, group)
+    order = ResendOrder(group=group, who="operator", origin="here")
+    for resends, to_topic in enumerate((None, f"%RETRY%{group}"), 1):
+        steps = resent(client.namesrv, replace(order, to_topic=to_topic, again=True), tmp_path)
+        assert [(step.result, step.topic) for step in steps] == [("SEND_OK", to_topic or topic)] * 2
+        again = cured.wait_for(2 * resends)
+    assert content(again) == content(dead * 2)
+    assert {entry.note for entry in again} == {"TagC", "TagB"}, "their retries begin anew"
+
+
+def resent(namesrv: str, order: ResendOrder, directory: Path) -> list[ResendStep]:
+    """All dead letters of a group, sent again."""
+    with (
+        AdminClient(NameServers.parse(namesrv), wall_clock_ms) as admin,
+        ResendAudit(directory / "audit") as audit,
+    ):
+        found = scan(admin, order.group)
+        return list(resend(admin, found, order, audit, wait=lambda _seconds: False))
 
 
 def test_the_retry_topic_is_the_groups_own(client: Client, quick: harness.Broker) -> None:

@@ -19,7 +19,7 @@ TODAY = datetime.date(2026, 11, 23)
 
 
 def requirements() -> list[Requirement]:
-    groups = read_requirements(PROJECT / "setup.cfg", ["spark", "dev"])
+    groups = read_requirements(PROJECT / "setup.cfg", ["spark", "console", "dev"])
     return [Requirement(line) for lines in groups.values() for line in lines if line[0] != "#"]
 
 

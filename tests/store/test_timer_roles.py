@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from store.control_slots import MAX_PHY_OFFSET
+from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import (
     TIMER_COMMIT_QUEUE_OFFSET,
     TIMER_MASTER_QUEUE_OFFSET,
@@ -81,6 +82,37 @@ def test_a_leader_begins_where_the_last_one_was(life: TimerLife, role: OrderedRo
         START_MS + 15 * S: [2],
         START_MS + 40 * S: [3],
     }
+
+
+def waiting(life: TimerLife) -> int:
+    """How many timers of T wait, by timermetrics."""
+    life.timers.flush()
+    return load_timer_metrics(life.config.timer_metrics_path).topics["T"].count
+
+
+@pytest.mark.parametrize("is_seen_following", [True, False])
+def test_a_master_whose_clock_was_a_day_ahead_for_a_while(
+    life: TimerLife, role: OrderedRole, is_seen_following: bool
+) -> None:
+    """Its read time went a day ahead and came back. Who leads then delivers nothing before its
+    time, and what waits is counted."""
+    day = 86_400 * S
+    life.put(*(START_MS + at * S for at in (5, 40, 3_600)))
+    life.counters[TIMER_MASTER_QUEUE_OFFSET] = 3
+    life.deliver(START_MS + 1 * S)
+    life.run()
+    life.deliver(START_MS + day)
+    life.run()
+    assert waiting(life) == 0
+    life.clock.advance(20 * S)
+    life.deliver(START_MS + 10 * S)
+    if is_seen_following:
+        life.run()
+    role.follows = False
+    life.run()
+    assert life.counters[TIMER_WRITE_TIME_MS] == START_MS + 20 * S
+    assert life.counters[TIMER_START_TIME_MS] == START_MS + 10 * S
+    assert waiting(life) == 2
 
 
 def test_a_leader_enters_what_it_had_not_as_a_follower_again(

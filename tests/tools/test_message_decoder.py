@@ -40,14 +40,17 @@ def record(
     born: bytes = bytes([127, 0, 0, 1]),
     store: bytes = bytes([127, 0, 0, 2]),
     properties: bytes = b"TAGS\x01a",
+    queue_offset: int = 5,
+    phy_offset: int = 600,
+    stored_ms: int = 2000,
 ) -> bytes:
     """A stored message built by hand."""
     length = struct.pack(">h" if magic == MAGIC_V2 else ">b", len(topic))
     tail = b"".join(
         [
-            struct.pack(">iiiiqqiq", magic, 7, 3, 4, 5, 600, sys_flag, 1000),
+            struct.pack(">iiiiqqiq", magic, 7, 3, 4, queue_offset, phy_offset, sys_flag, 1000),
             born + struct.pack(">i", 4000),
-            struct.pack(">q", 2000),
+            struct.pack(">q", stored_ms),
             store + struct.pack(">i", 10911),
             struct.pack(">iq", 2, 0),
             struct.pack(">i", len(body)) + body,
@@ -142,6 +145,19 @@ class TestCompressedBodies:
     def test_others_are_shown_as_stored(self, sys_flag: int, body: bytes, note: str) -> None:
         message = one(record(body=body, sys_flag=sys_flag))
         assert (message.body, message.body_note) == (body, note)
+
+    @pytest.mark.parametrize("sys_flag", [0, 0x1, 0x101])
+    def test_what_was_stored_is_kept_beside_it(self, sys_flag: int) -> None:
+        body = zlib.compress(b"x" * 9999)
+        message = one(record(body=body, sys_flag=sys_flag))
+        assert (message.stored_body, message.stored_body_size) == (body, len(body))
+
+    @pytest.mark.parametrize("sys_flag", [0, 0x101, 0x1])
+    def test_a_limit_holds_for_both_bodies(self, sys_flag: int) -> None:
+        message = one(record(body=b"no zlib" * 100, sys_flag=sys_flag), max_body=10)
+        assert (message.body, message.stored_body) == (b"no zlibno ", b"no zlibno ")
+        assert message.stored_body_size == 700
+        assert message.body_note is not None
 
     def test_damage_is_said(self) -> None:
         message = one(record(body=b"no zlib", sys_flag=1))

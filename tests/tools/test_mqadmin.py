@@ -79,6 +79,7 @@ ELSE_I = {
     "queryMsgByOffset": "--queueId",
     "queryMsgTraceById": "--msgId",
     "queryCq": "--index",
+    "resendDlq": "--msgId",
     "printMsgByQueue": "--queueId",
     "sendMessage": "--qid",
     "consumeMessage": "--queueId",
@@ -87,7 +88,7 @@ ELSE_I = {
     "createAcl": "--sourceIp",
     "updateAcl": "--sourceIp",
 }
-"""The commands where the original means something else by -i."""
+"""The commands where -i means something else, in the original or as in its queryMsgById."""
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -17,21 +17,27 @@ from typing import Annotated, Any, Final
 import click
 
 from remoting.body.consumer_running_info import ConsumeMessageDirectlyResult
+from remoting.body.message_queue import MessageQueue
 from remoting.headers.admin import ConsumeMessageDirectlyRequestHeader
-from remoting.headers.query import ViewMessageRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import TIMEOUT_MS, AdminClient
 from tools.command_line import command, print_error
 from tools.errors import AdminError
-from tools.message_decoder import MessageExt, decode_message_id, decode_messages
-from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
-from tools.message_puller import MessagePuller
+from tools.message_decoder import MessageExt
+from tools.message_finder import (
+    END_OF_TIME,
+    MAX_BY_KEY,
+    KeyQuery,
+    find_by_queue_offset,
+    query_messages,
+    view_message,
+)
 from tools.message_sender import MessageSender
 from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body, second_text
 from tools.message_track import track_message
 from tools.options import FLAG, NATURAL, POSITIVE, Topic
 from tools.report import Column, Report, columns, safe_text, table
-from tools.trace_data import PUB, SUB, TraceView, decode_traces
+from tools.trace_data import PUB, SUB, TRACE_TOPIC, TraceView, decode_traces
 
 KEY_COLUMNS: Final = columns("#Message ID msgId | #QID queueId > | #Offset queueOffset >")
 MAX_BY_UNIQUE_KEY: Final = 32
@@ -94,16 +100,6 @@ def _check_charset(charset: str | None) -> None:
             raise LookupError(charset)
     except (LookupError, ValueError) as error:
         raise click.UsageError(f"-f: there is no charset {charset}") from error
-
-
-def view_message(admin: AdminClient, msg_id: str) -> MessageExt:
-    """The message of an offset id, from the broker that the id names."""
-    address, phy_offset = decode_message_id(msg_id)
-    header = ViewMessageRequestHeader(offset=phy_offset)
-    response = admin.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-    for message in decode_messages(response.body):
-        return message
-    raise AdminError(f"{address} answered {msg_id} without a message")
 
 
 def _detail(
@@ -186,16 +182,15 @@ def query_msg_by_key(
     route_of: _Route,
 ) -> Report:
     """The messages with a key, oldest first."""
-    messages = query_messages(
-        admin,
-        topic,
-        key,
-        count,
-        unique=False,
+    query = KeyQuery(
+        topic=topic,
+        key=key,
+        max_num=count,
         begin_ms=begin_ms,
         end_ms=end_ms,
         route_of=route_of,
     )
+    messages = query_messages(admin, query)
     if not messages:
         raise AdminError(f"topic {topic} has no message with key {key}")
     rows = [(message.msg_id, message.queue_id, message.queue_offset) for message in messages]
@@ -214,9 +209,10 @@ def query_msg_by_unique_key(
 ) -> Iterator[Report]:
     """Show the message that a client sent with this id, or with -g -d have it consumed."""
     _check_pair(group, client_id)
-    messages = query_messages(
-        admin, topic, msg_id, MAX_BY_UNIQUE_KEY, unique=True, route_of=route_of
+    query = KeyQuery(
+        topic=topic, key=msg_id, is_unique=True, max_num=MAX_BY_UNIQUE_KEY, route_of=route_of
     )
+    messages = query_messages(admin, query)
     if not messages:
         raise AdminError(f"topic {topic} has no message with unique key {msg_id}")
     if group is not None and client_id is not None:
@@ -236,18 +232,8 @@ def query_msg_by_offset(
 ) -> Report:
     """Show the message at one place of a queue."""
     _check_charset(charset)
-    puller = MessagePuller(admin, topic)
-    queue = puller.queue(broker_name, queue_id)
-    result = puller.pull(queue, offset, 1)
-    if not result.messages:
-        raise AdminError(
-            f"{broker_name} queue {queue_id} of {topic} has no message at offset {offset}: "
-            f"{result.status}, the next is {result.next_begin_offset}"
-        )
-    return _detail(admin, result.messages[0], charset=charset)
-
-
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+    queue = MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=topic)
+    return _detail(admin, find_by_queue_offset(admin, queue, offset), charset=charset)
 
 
 def _columns(group: str, time: str) -> tuple[Column, ...]:
@@ -276,9 +262,8 @@ def query_msg_trace_by_id(
 ) -> Report:
     """A table for each time it was sent, then one for each group that consumed it."""
     views: list[TraceView] = []
-    for message in query_messages(
-        admin, topic, msg_id, count, unique=False, begin_ms=begin_ms, end_ms=end_ms
-    ):
+    query = KeyQuery(topic=topic, key=msg_id, max_num=count, begin_ms=begin_ms, end_ms=end_ms)
+    for message in query_messages(admin, query):
         found, damaged = decode_traces(msg_id, message)
         views += found
         if damaged:

@@ -62,7 +62,7 @@ print("done")
 
 IMPORTS = """
 import broker.__main__, broker.processes.contained, broker.processes.container
-from broker.processes.supervising import child_entry
+from broker.processes.child_entry import child_entry
 from broker.supervisor.forked_process import may_fork
 
 assert may_fork(), "the supervisor's own modules start threads"

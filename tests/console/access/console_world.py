@@ -26,7 +26,7 @@ from tests.console.access.test_sessions import Clock
 from tests.console.access.test_sign_in import SECRET, USERS, Peers
 
 BASE = """<title>{{ title }}</title><p id="reader">{{ reader_name }}</p>
-{% block main %}{% endblock %}
+{% block content %}{% endblock %}
 """
 TEMPLATES = Path(console.__file__).parent / "templates"
 _SHOWN = re.compile(r'<p id="reader">(.*?)</p>')

@@ -14,7 +14,8 @@ import pytest
 from console.access import access as module
 from console.access.audit_log import AuditError
 from console.access.rate_limit import BY_ADDRESS
-from console.access.sessions import IDLE_MS
+from console.access.sessions import IDLE_MS, Session
+from console.access.sign_in import Prover
 from remoting.errors import RemotingTimeoutError
 from tests.console.access.console_world import World
 from tests.console.access.test_sign_in import BUSY, SECRET, USERS, Peers, always
@@ -145,13 +146,14 @@ def test_many_sign_ins_of_one_address_wait(world: World) -> None:
     for _ in range(BY_ADDRESS.burst):
         assert browser.sign_in(secret="false").status_code == 401
     asked = len(world.peers.requests)
+    world.clock.ms += 500
     late = browser.sign_in()
     assert late.status_code == 429
     assert "Try again in 12 s" in late.text
     assert len(world.peers.requests) == asked
     assert world.browser(peer="192.0.2.8").sign_in().status_code == 303
     assert browser.post_form("/sign-in", {"token": world.token}).status_code == 303
-    world.clock.ms += BY_ADDRESS.every_ms
+    world.clock.ms += BY_ADDRESS.every_ms - 500
     assert browser.sign_in().status_code == 303
 
 
@@ -242,6 +244,22 @@ def test_where_a_broker_does_not_judge_only_the_operator_changes(tmp_path: Path)
     browser.get(f"/?token={world.token}")
     assert browser.do_it(at="open").status_code == 303
     world.audit.close()
+
+
+def test_little_is_remembered_of_brokers_that_judge(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_JUDGED", 3)
+    world.peers.brokers.update({f"b{i}": USERS for i in range(9)})
+    account = Prover(world.peers, world.clock).prove("alice", SECRET, ["a"]).account
+    assert account is not None
+    session = Session(account, "192.0.2.7", 0)
+    for i in (*range(9), 8, 7, 0):
+        world.access.require_judge(session, f"b{i}")
+    assert [address for address, *_ in world.peers.requests[2:]] == [
+        *(f"b{i}" for i in range(9)),
+        "b0",
+    ]
 
 
 def test_an_open_live_page_lets_the_session_end(world: World) -> None:

@@ -208,7 +208,7 @@ def test_a_place_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
 def test_a_closed_log_refuses(path: Path) -> None:
     audit = AuditLog(path, lambda: 1)
     audit.close()
-    with pytest.raises(AuditError, match="closed"):
+    with pytest.raises(AuditError, match="is closed"):
         audit.intend(ALICE, "a", {})
 
 

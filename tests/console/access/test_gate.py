@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from console.access.account import OPERATOR
 from console.access.security_headers import HEADERS
+from console.access.sessions import Session
+from console.page import ConsoleError
 from tests.console.access.console_world import World
 
 
@@ -84,6 +87,10 @@ def test_read_only_leaves_signing_in_and_out(tmp_path: Path) -> None:
     assert browser.reader() == "alice"
     refused = browser.do_it()
     assert (refused.status_code, world.done) == (403, [])
+    session = Session(OPERATOR, "192.0.2.7", 0)
+    assert not world.access.may_change(session)
+    with pytest.raises(ConsoleError, match="--read-only"):  # the GET of an action's form
+        world.access.require_change(session)
     assert "--read-only" in refused.text
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
         assert browser.request(method, "/do/it").status_code == 403

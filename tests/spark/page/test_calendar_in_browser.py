@@ -4,7 +4,6 @@ dark, on paper, and by the accessibility rules of axe-core."""
 from __future__ import annotations
 
 import re
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from tests.spark.browser import Browser, pixels
 from tests.spark.calendar_days import GROUP, days_of, with_periods
 from tests.spark.demo_report import demo_report
 from tests.spark.page.test_page_in_browser import (
-    AXE_TAGS,
     BEYOND_THE_WINDOW,
     LOWEST_CONTRAST,
     TABLES_THAT_SCROLL,
 )
+from tests.support.axe import TAGS, axe_script
 
 pytestmark = pytest.mark.slow
 
@@ -141,11 +140,10 @@ def test_it_prints(browser: Browser, page: Path) -> None:
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (390, True)])
 def test_axe_finds_nothing(browser: Browser, page: Path, width: int, dark: bool) -> None:
-    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     browser.open(page, width, dark=dark)
-    browser.value(f"{axe};1")
+    browser.value(axe_script())
     found = browser.value(
-        f"axe.run({{runOnly: {AXE_TAGS}}}).then(result => result.violations.map("
+        f"axe.run({{runOnly: {list(TAGS)}}}).then(result => result.violations.map("
         "v => [v.id, v.help, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
     )
     assert found == []

@@ -9,7 +9,6 @@ import dataclasses
 import os
 import re
 import subprocess
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,11 @@ from tests.spark.browser import CHROMIUM, FLAGS, Browser, pixels, with_digest_of
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import read_page
 from tests.spark.told_reports import calendar_row
+from tests.support.axe import TAGS, axe_script
 
 pytestmark = pytest.mark.slow
 
 PICTURES = Path(__file__).parents[3] / "docs" / "images"
-AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 # What the eye meets: every text's colour against the nearest ground behind it.
 LOWEST_CONTRAST = """
@@ -290,11 +289,10 @@ def test_a_browser_reads_the_same_tree(browser: Browser, page: Path, tmp_path: P
 )
 def test_axe_finds_nothing(browser: Browser, page: Path, width: int, dark: bool) -> None:
     """Ten processor seconds each."""
-    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     browser.open(page, width, dark=dark)
-    browser.value(f"{axe};1")
+    browser.value(axe_script())
     found = browser.value(
-        f"axe.run({{runOnly: {AXE_TAGS}}}).then(result => result.violations.map("
+        f"axe.run({{runOnly: {list(TAGS)}}}).then(result => result.violations.map("
         "v => [v.id, v.help, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
     )
     assert found == []

@@ -1,0 +1,18 @@
+"""axe-core, the rules by which pages are judged in a browser: for the report and the console.
+
+The script comes with axe-playwright-python; whichever browser runs it gets it as text.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import Final
+
+TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+"""Which rules."""
+
+
+def axe_script() -> str:
+    """Defines `axe` in a page."""
+    place = importlib.resources.files("axe_playwright_python") / "axe.min.js"
+    return place.read_text(encoding="utf-8") + ";1"

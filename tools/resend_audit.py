@@ -1,0 +1,130 @@
+"""ResendAudit: one line of JSON for each dead letter that was sent again, or was not.
+
+A file that only grows; written by the threads that resend, in any number of processes: each line is
+one append, and a group's letters are resent by one run at a time. A line is on disk before the next
+message is sent. Read back, the file says what need not be sent again. It knows no broker.
+
+Tested by tests/tools/test_dead_letter_resend.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from tools.errors import AdminError
+
+DEFAULT_AUDIT_FILE: Final = Path("~/logs/rocketmqlogs/dlq-resend.jsonl")
+SEND_OK: Final = "SEND_OK"
+
+
+LetterKey = tuple[str, int]
+"""A letter's id, and when it was stored."""
+
+
+class AuditLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What happened to one dead letter; times in milliseconds."""
+
+    time_ms: int
+    who: str
+    """The account or user that asked for it."""
+    origin: str
+    """From where: a host, or an address."""
+    group: str
+    letter_id: str
+    """Its offset id in the group's dead-letter topic."""
+    stored_ms: int
+    """When it was stored there: a new store at the same address begins with the same ids."""
+    msg_id: str
+    """Its sender's unique key."""
+    topic: str | None
+    """Where it was sent."""
+    result: str
+    """SEND_OK: it was resent. Everything else: it was not, or nobody knows."""
+    reason: str | None = None
+    new_msg_id: str | None = None
+    """The offset id that the copy has; also of one that is stored, but not as safely as asked."""
+
+
+class ResendAudit:
+    """The file, open for appending. Owned by: the thread that resends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.expanduser()
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        """Open it, before anything is sent. Raises AdminError."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with self._named():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, flags, 0o640)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def hold(self, group: str) -> None:
+        """Have the group's letters for this run alone, until the file is closed: two at once would
+        not see each other's lines. Raises AdminError."""
+        # struct flock: a byte of the file stands for the group. Locks of the open file, not of the
+        # process: a console resends in several threads.
+        place = zlib.crc32(group.encode("utf-8", "surrogatepass"))
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        with self._named():
+            try:
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, lock)
+            except BlockingIOError as error:
+                reason = f"dead letters of group {group} are being resent already"
+                raise AdminError(f"{reason} (audit file {self.path})") from error
+
+    def add(self, line: AuditLine) -> None:
+        """Append a line, durably. Raises AdminError: then nothing more may be sent."""
+        data = msgspec.json.encode(line) + b"\n"
+        with self._named():
+            if os.write(self._fd, data) != len(data):
+                raise OSError("the line was cut")
+            os.fsync(self._fd)
+
+    def resent(self, group: str) -> dict[LetterKey, AuditLine]:
+        """The letters of a group that were resent, with the last line about each. Lines that cannot
+        be read are left out: at worst a letter is taken for one that was not resent."""
+        found: dict[LetterKey, AuditLine] = {}
+        with self._named():
+            for line in self._lines():
+                if line.group == group and line.result == SEND_OK:
+                    found[line.letter_id, line.stored_ms] = line
+        return found
+
+    def _lines(self) -> Iterator[AuditLine]:
+        decoder = msgspec.json.Decoder(AuditLine)
+        try:
+            with self.path.open("rb") as file:
+                for text in file:
+                    try:
+                        yield decoder.decode(text)
+                    except (msgspec.DecodeError, UnicodeDecodeError):
+                        continue
+        except FileNotFoundError:
+            return
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise AdminError(f"audit file {self.path}: {error.strerror or error}") from error
