@@ -34,8 +34,11 @@ from console.actions import Actions, ActionSite
 from console.app import ConsoleApp, Site
 from console.cluster_watch import ClusterWatch, WatchOptions, monotonic_ms, wall_ms
 from console.downloads import download_routes
+from console.dumps import Dumps
 from console.jobs import Jobs
 from console.page import Reader
+from console.report_routes import report_routes
+from console.reports import Reports
 from console.site import ACTIONS, POLLED_METRICS, VIEWS
 from remoting.address_patterns import AddressPatterns, parse_patterns
 from remoting.signature import RequestSigner
@@ -70,7 +73,11 @@ class ConsoleOptions:
     tls: ClientTls | None = None
     """For the cluster's ports."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """For the views: `reports` and `dumps`, directories."""
+    """For the views."""
+    reports: Path | None = None
+    """Into which mqreport writes."""
+    dumps: Path | None = None
+    """Into which the brokers write what they know of replication."""
 
 
 class Console:
@@ -85,8 +92,12 @@ class Console:
         stack.callback(self._clients.close)
         audit = AuditLog(options.audit_file, wall_ms)
         stack.callback(audit.close)
+        self._reports = None if options.reports is None else Reports(options.reports)
+        dumps = None if options.dumps is None else Dumps(options.dumps)
         watch_options = WatchOptions(
-            options.name_servers.addresses, POLLED_METRICS, {**options.values, "audit": audit}
+            options.name_servers.addresses,
+            POLLED_METRICS,
+            {**options.values, "audit": audit, "reports": self._reports, "dumps": dumps},
         )
         self.watch = ClusterWatch(watch_options, self._clients.of)
         self.jobs = Jobs(wall_ms)
@@ -159,6 +170,7 @@ class Console:
             *self.access.routes(),
             *actions.routes(),
             *download_routes(self.reader_of, app.sentence),
+            *report_routes(self._reports, app.sentence),
         ]
         made: Starlette = app.application(routes)
         return self.access.wrap(made)

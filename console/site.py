@@ -27,12 +27,14 @@ from console.views import (
     timers,
     topics,
     transactions,
+    verdicts,
 )
 
 VIEWS: Final[tuple[View, ...]] = (
     *overview.VIEWS,
     *replication.VIEWS,
     *history.VIEWS,
+    *verdicts.VIEWS,
     *damage.VIEWS,
     *sends.VIEWS,
     *timers.VIEWS,
