@@ -59,7 +59,7 @@ def ask_all(
     if len(asked) < 2:
         return [reader.ask(address, question, max_age_ms) for address, question in asked]
     with ThreadPoolExecutor(len(asked), "console-page") as pool:
-        return list(pool.map(lambda one: reader.ask(*one, max_age_ms), asked))
+        return list(pool.map(lambda one: reader.ask(one[0], one[1], max_age_ms), asked))
 
 
 def without_metrics(brokers: list[BrokerSeen], what: str) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from console import metric_names as names
+from console.cells import whole
 from console.errors import ConsoleError
 from console.health import group_url
 from console.jobs import Job
@@ -26,6 +27,7 @@ from remoting.body.log_verification import LogVerification
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import size_text
 from tools.commands.verify_replica import Verified, verified_text, verify
+from tools.errors import AdminError
 from tools.report import columns
 
 MAX_AGE_MS: Final = 10_000
@@ -41,7 +43,8 @@ PASSES: Final = columns(
     "Unread repairs unreadRepairs > | Compared in(s) comparisonSeconds > | Error error"
 )
 COMPARED: Final = columns(
-    "Broker broker | With with | Compared comparedBytes > | Equal equal > | Different different > | "
+    "Broker broker | With with | Compared comparedBytes > | Equal equal > | "
+    "Different different > | "
     "Damaged damaged > | Repaired repaired > | Missing missing > | Error error"
 )
 _METRICS: Final = (
@@ -115,11 +118,11 @@ def _log(broker: BrokerSeen) -> list[object]:
     if metrics is None:
         return [title, *[None] * (len(LOGS) - 1)]
     values = [metrics.total(name) for name in _METRICS]
-    shown: list[object] = [None if value is None else int(value) for value in values]
-    size = values[1]
-    shown[1] = None if size is None else TableCell(size_text(int(size)), int(size))
+    shown: list[object] = [whole(value) for value in values]
+    size = whole(values[1])
+    shown[1] = None if size is None else TableCell(size_text(size), size)
     ended_s = metrics.total(names.SCRUB_PASS_END)
-    return [title, *shown, moment(int(ended_s * 1000)) if ended_s else None]
+    return [title, *shown, moment(whole(ended_s * 1000)) if ended_s else None]
 
 
 def _pass(broker: BrokerSeen, told: LogVerification) -> list[object]:
@@ -209,7 +212,14 @@ def run_verify(reader: Reader, query: Query) -> Done:
                 last[0] = what
                 job.say(f"Waiting until {what}.")
 
-        for one in verify(client, places, rate, job.stop.wait, told):
+        try:
+            verified = verify(client, places, rate, job.stop.wait, told)
+        except AdminError as error:
+            if not job.stop.is_set():
+                raise
+            job.say(f"{error}; the brokers finish what they began.")
+            return
+        for one in verified:
             job.say(verified_text(one))
             for problem in one.problems():
                 job.say(f"{one.title}: {problem}")

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 from console import metric_names as names
+from console.cells import age_cell, whole
 from console.page import Page, Query, Reader, View
 from console.proof_questions import waiting_pops
 from console.replies import ask_all, chosen_masters, without_metrics
 from console.snapshot import BrokerSeen, Metrics
-from console.tables import MAX_TIME_MS, Table, TableCell
+from console.tables import Table
 from tools.broker_numbers import number
-from tools.commands.ha_status import duration_text
 from tools.report import columns
 
 MAX_AGE_MS: Final = 5_000
@@ -88,7 +88,7 @@ def _inflight(broker: BrokerSeen, metrics: Metrics) -> list[list[object]]:
     ready = _by_group(metrics, names.READY)
     oldest = _by_group(metrics, names.QUEUEING_MS)
     return [
-        [*key, broker.title, int(value), _int(ready.get(key)), _age(oldest.get(key))]
+        [*key, broker.title, whole(value), whole(ready.get(key)), age_cell(oldest.get(key))]
         for key, value in _by_group(metrics, names.INFLIGHT).items()
         if value
     ]
@@ -106,9 +106,9 @@ def _revive(broker: BrokerSeen, metrics: Metrics) -> list[list[object]]:
     return [
         [
             broker.title,
-            int(number(labels.get("queue_id"))),
-            int(value),
-            _age(ages.get(labels.get("queue_id"))),
+            whole(number(labels.get("queue_id"))),
+            whole(value),
+            age_cell(ages.get(labels.get("queue_id"))),
         ]
         for labels, value in metrics.rows(names.REVIVE_RECORDS)
     ]
@@ -116,7 +116,7 @@ def _revive(broker: BrokerSeen, metrics: Metrics) -> list[list[object]]:
 
 def _buffers(broker: BrokerSeen, metrics: Metrics) -> list[object]:
     wanted = (names.POP_OFFSETS, names.POP_CHECKPOINTS, names.REVIVE_RETRY)
-    return [broker.title, *(_int(metrics.total(name)) for name in wanted)]
+    return [broker.title, *(whole(metrics.total(name)) for name in wanted)]
 
 
 def _waiting(
@@ -133,16 +133,6 @@ def _waiting(
         if answer.value is not None:
             rows.append([broker.title, group, topic, answer.value])
     return rows
-
-
-def _int(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _age(ms: float | None) -> TableCell | None:
-    if ms is None or not 0 <= ms < MAX_TIME_MS:
-        return None
-    return TableCell(duration_text(ms / 1000) if ms >= 1_000 else f"{ms:.0f} ms", ms)
 
 
 VIEWS: Final = [View("/pop", "Pop", "Traffic", "pop.html.j2", pop)]

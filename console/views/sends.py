@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from console import metric_names as names
 from console import rates
+from console.cells import whole
 from console.health import group_url
 from console.history import Series
 from console.page import Page, Query, Reader, View
@@ -146,11 +147,11 @@ def _exposure(broker: BrokerSeen) -> list[object]:
     metrics = broker.metrics.value
     if metrics is None:
         return [None, None]
-    size = metrics.total(names.UNREPLICATED_BYTES)
+    size = whole(metrics.total(names.UNREPLICATED_BYTES))
     age = metrics.total(names.UNREPLICATED_SECONDS)
     at_most = "≤ " if metrics.total(names.UNREPLICATED_EXACT) == 0 else ""
     return [
-        None if size is None else TableCell(at_most + size_text(int(size)), size),
+        None if size is None else TableCell(at_most + size_text(size), size),
         None if age is None else TableCell(f"{at_most}{age:.1f}", age),
     ]
 
@@ -159,7 +160,7 @@ def _totals(broker: BrokerSeen) -> list[list[object]]:
     metrics = broker.metrics.value
     counts = {} if metrics is None else rates.send_counts(metrics)
     return [
-        [broker.place.broker_name, status, int(counts[status])]
+        [broker.place.broker_name, status, whole(counts[status])]
         for status in rates.STATUSES
         if status in counts
     ]
@@ -167,7 +168,7 @@ def _totals(broker: BrokerSeen) -> list[list[object]]:
 
 VIEWS: Final = [
     View("/sends", "Sends", "Traffic", "sends.html.j2", sends),
-    View("/sends/statuses", "Plot", "", "sentence.html.j2", sends_plot),
-    View("/sends/latency", "Plot", "", "sentence.html.j2", latency_plot),
-    View("/sends/exposure", "Plot", "", "sentence.html.j2", exposure_plot),
+    View("/sends/statuses", "Plot", "", "", sends_plot),
+    View("/sends/latency", "Plot", "", "", latency_plot),
+    View("/sends/exposure", "Plot", "", "", exposure_plot),
 ]

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from console import metric_names as names
+from console.cells import age_cell, whole
 from console.errors import ConsoleError
 from console.lanes import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import TIMER_COUNTS, TIMER_READ_TIME, RecallHandle
 from console.replies import ask_all, chosen_masters, without_metrics
 from console.snapshot import BrokerSeen
-from console.tables import MAX_TIME_MS, Table, TableCell, moment
+from console.tables import Table, TableCell, moment, utc_text
 from remoting.headers.send_message import RecallMessageRequestHeader
 from remoting.request_code import RequestCode
 from tools.broker_numbers import number
 from tools.commands.ha_status import duration_text
-from tools.message_text import second_text
 from tools.report import columns
 
 MAX_AGE_MS: Final = 10_000
@@ -90,22 +90,22 @@ def _wheel(broker: BrokerSeen, read_time: Answer[int] | None) -> list[object]:
         read_ms = None if late is None else broker.metrics.at_ms - late
         return [
             broker.title,
-            _whole(metrics.total(names.TIMERS_WAITING)),
-            _whole(metrics.total(names.TIMERS_NOT_ENTERED)),
-            _age(metrics.total(names.TIMERS_NOT_ENTERED_MS)),
-            _moment(read_ms),
-            _age(late),
+            whole(metrics.total(names.TIMERS_WAITING)),
+            whole(metrics.total(names.TIMERS_NOT_ENTERED)),
+            age_cell(metrics.total(names.TIMERS_NOT_ENTERED_MS)),
+            moment(whole(read_ms)),
+            age_cell(late),
         ]
     runtime = broker.runtime.value or {}
     read_ms = None if read_time is None else read_time.value
     behind = runtime.get("timerReadBehind")
     return [
         broker.title,
-        _whole(number(runtime["timerCongestNum"])) if "timerCongestNum" in runtime else None,
-        _whole(number(runtime["timerOffsetBehind"])) if "timerOffsetBehind" in runtime else None,
+        whole(number(runtime["timerCongestNum"])) if "timerCongestNum" in runtime else None,
+        whole(number(runtime["timerOffsetBehind"])) if "timerOffsetBehind" in runtime else None,
         None,
-        _moment(read_ms),
-        None if behind is None else _age(max(number(behind), 0) * 1000),
+        moment(read_ms),
+        None if behind is None else age_cell(max(number(behind), 0) * 1000),
     ]
 
 
@@ -116,7 +116,7 @@ def _next(broker: BrokerSeen) -> list[list[object]]:
     found: list[list[object]] = []
     for labels, value in rows:
         bound = number(labels.get("timer_bound_s"))
-        found.append([broker.title, TableCell(duration_text(bound), bound), int(value)])
+        found.append([broker.title, TableCell(duration_text(bound), bound), whole(value)])
     return found
 
 
@@ -126,7 +126,7 @@ def _topics(
     metrics = broker.metrics.value
     if metrics is not None:
         return [
-            [labels.get("topic"), broker.title, int(value)]
+            [labels.get("topic"), broker.title, whole(value)]
             for labels, value in metrics.rows(names.TIMERS_BY_TOPIC)
             if value
         ]
@@ -139,20 +139,6 @@ def _topics(
     return [[topic, broker.title, count] for topic, count in (answer.value or {}).items() if count]
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None or not abs(value) < MAX_TIME_MS else int(value)
-
-
-def _moment(ms: float | None) -> TableCell | None:
-    return moment(int(ms)) if ms and 0 < ms < MAX_TIME_MS else None
-
-
-def _age(ms: float | None) -> TableCell | None:
-    if ms is None or not 0 <= ms < MAX_TIME_MS:
-        return None
-    return TableCell(duration_text(ms / 1000) if ms >= 1_000 else f"{ms:.0f} ms", ms)
-
-
 # -- recall ------------------------------------------------------------------------------------
 
 
@@ -161,10 +147,10 @@ def plan_recall(reader: Reader, query: Query) -> Sequence[str]:
     handle = RecallHandle.decode(query.needed("recallHandle"))
     address = _master_of(reader, handle.broker_name)
     due_ms = number(handle.deliver_ms)
-    due = second_text(int(due_ms)) if 0 < due_ms < MAX_TIME_MS else "at no time"
+    due = utc_text(due_ms)
     said = [
-        f"The timer message {handle.unique_key} of topic {handle.topic}, due {due}, will not be "
-        f"delivered: broker {handle.broker_name} ({address}) is asked to recall it.",
+        f"The timer message {handle.unique_key} of topic {handle.topic}, due {due} UTC, will "
+        f"not be delivered: broker {handle.broker_name} ({address}) is asked to recall it.",
         "The answer does not say whether the message existed. This cannot be undone.",
     ]
     if due_ms <= reader.now_ms + RECALL_BEFORE_MS:

@@ -10,9 +10,10 @@ Tested by tests/console/test_transactions_view.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from console import metric_names as names
+from console.cells import whole
 from console.errors import ConsoleError
 from console.lanes import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
@@ -78,7 +79,7 @@ def transactions(reader: Reader, query: Query) -> Page:
     )
 
 
-def _row(broker: BrokerSeen, answers: list[Answer[list]], sentences: list[str]) -> list[object]:
+def _row(broker: BrokerSeen, answers: list[Answer[Any]], sentences: list[str]) -> list[object]:
     half, progress, given_up = answers
     for answer, what in ((half, "halves"), (progress, "checks")):
         if answer.error is not None and not _is_absent(answer.error):
@@ -126,7 +127,7 @@ def _series(broker: BrokerSeen) -> list[list[object]]:
             name.removeprefix("rocketmq_"),
             ", ".join(f"{key} {text}" for key, text in sorted(labels.items()) if key not in base),
             broker.title,
-            int(value),
+            whole(value),
         ]
         for name in OURS
         for labels, value in metrics.rows(name)
