@@ -19,7 +19,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -42,7 +42,7 @@ _NUMBER_LIMIT: Final = 1 << 62
 _FILE: Final = re.compile(r"(\d\d)(\d\d)-.*\.jsonl(?:\.gz)?")
 _SAFE_NAME: Final = 247
 _KEPT_NAME: Final = 230
-_WORST: Final = {"in_sync": 0, "catching_up": 1, "disconnected": 2}
+_BAD_STATES: Final = ("catching_up", "disconnected")
 
 Name = tuple[str, str]
 """Cluster and broker group."""
@@ -67,7 +67,7 @@ class _Line(msgspec.Struct, gc=False):
     ts: int
     cluster: str
     broker: str
-    boot: str = ""
+    seq: int = 0
     broker_id: int = 0
     interval_ms: int = 5_000
     replicas: list[_ReplicaLine] = []
@@ -225,8 +225,6 @@ class _Reading:
         self._step_ms = step_ms
         self._decode = msgspec.json.Decoder(_Line).decode
         self._open: dict[str, Spell] = {}
-        self._last_ms = 0
-        self._boot: dict[int, str] = {}
 
     def add(self, line: bytes) -> None:
         try:
@@ -236,13 +234,10 @@ class _Reading:
             return
         if (read.cluster, read.broker) != self._name or not 0 < read.ts < _NUMBER_LIMIT:
             return
-        self._restarts(read)
+        if read.seq == 1:
+            self._spell(Spell(_member(read), "was started", read.ts, read.ts))
         for taken in read.roles:
-            gap = (
-                "" if taken.without_master_ms is None else f", {taken.without_master_ms} ms without"
-            )
-            what = f"{taken.role} in epoch {taken.epoch} ({taken.cause}){gap}"
-            self._spell(Spell(_member(read), what, taken.ts, taken.ts))
+            self._spell(Spell(_member(read), _role(taken), taken.ts, taken.ts))
         for replica in read.replicas[:MAX_REPLICAS]:
             self._replica(read, replica)
         if read.exposure is not None:
@@ -256,31 +251,21 @@ class _Reading:
             self._spell(spell)
         self._open.clear()
 
-    def _restarts(self, line: _Line) -> None:
-        before = self._boot.get(line.broker_id)
-        if before is not None and before != line.boot:
-            self._spell(Spell(_member(line), "started anew", line.ts, line.ts))
-        self._boot[line.broker_id] = line.boot
-
     def _replica(self, line: _Line, replica: _ReplicaLine) -> None:
         found, step = self.found, line.ts // self._step_ms
         if replica.id not in found.lag_s and len(found.lag_s) >= MAX_REPLICAS:
             return
         _raise(found.lag_s.setdefault(replica.id, {}), step, _bounded(replica.lag_ms) / 1000)
         _raise(found.lag_bytes.setdefault(replica.id, {}), step, float(_bounded(replica.lag_bytes)))
-        open_one = self._open.get(replica.id)
-        is_known = _WORST.get(replica.state, 0) > 0
-        gap_ms = max(line.interval_ms, 1_000) * GAP_INTERVALS
-        if open_one is not None:
-            if line.ts - open_one.to_ms > gap_ms or open_one.what != replica.state:
-                over = min(line.ts, open_one.to_ms + gap_ms)
-                ended_ms = line.ts if over == line.ts else open_one.to_ms
-                self._spell(Spell(replica.id, open_one.what, open_one.from_ms, ended_ms))
-                del self._open[replica.id]
-                open_one = None
-            else:
-                self._open[replica.id] = Spell(replica.id, open_one.what, open_one.from_ms, line.ts)
-        if open_one is None and is_known:
+        running = self._open.pop(replica.id, None)
+        if running is not None:
+            is_known = line.ts - running.to_ms <= max(line.interval_ms, 1_000) * GAP_INTERVALS
+            running = replace(running, to_ms=line.ts) if is_known else running
+            if is_known and running.what == replica.state:
+                self._open[replica.id] = running
+                return
+            self._spell(running)
+        if replica.state in _BAD_STATES:
             self._open[replica.id] = Spell(replica.id, replica.state, line.ts, line.ts)
 
     def _spell(self, spell: Spell) -> None:
@@ -290,6 +275,12 @@ class _Reading:
 
 def _member(line: _Line) -> str:
     return f"{line.broker}:{line.broker_id}"
+
+
+def _role(taken: _RoleLine) -> str:
+    gap_ms = taken.without_master_ms
+    without = "" if gap_ms is None else f", {gap_ms} ms without a master"
+    return f"{taken.role} in epoch {taken.epoch} ({taken.cause}){without}"
 
 
 def _bounded(value: int) -> int:

@@ -245,7 +245,7 @@ def _told(before: Told[Any], answer: Answer[Any], now_ms: int) -> Told[Any]:
 
 def _lacks_metrics(broker: BrokerSeen) -> bool:
     """A Java broker has said that it does not know the request; a restart asks again."""
-    return broker.metrics.value is None and "NOT_SUPPORTED" in (broker.metrics.error or "")
+    return broker.is_ours is False
 
 
 def _places(info: ClusterInfo) -> dict[str, BrokerAddress]:

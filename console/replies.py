@@ -69,13 +69,13 @@ def without_metrics(brokers: list[BrokerSeen], what: str) -> list[str]:
         if broker.metrics.value is not None:
             continue
         version = broker.version or "no version known"
-        if broker.is_ours is None:
-            said.append(f"{broker.title} has not been asked for {what} yet.")
-        elif broker.metrics.error is not None and "NOT_SUPPORTED" not in broker.metrics.error:
-            said.append(f"{broker.title} did not tell {what}: {broker.metrics.error}")
-        else:
+        if broker.is_ours is False:
             said.append(
                 f"{broker.title} ({version}) does not tell {what}: it has no "
                 "request for its metrics."
             )
+        elif broker.metrics.error is not None:
+            said.append(f"{broker.title} did not tell {what}: {broker.metrics.error}")
+        else:
+            said.append(f"{broker.title} has not told {what} yet.")
     return said

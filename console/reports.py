@@ -10,6 +10,7 @@ Tested by tests/console/test_reports.py.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import stat
@@ -172,7 +173,7 @@ def _read(path: Path, date: str) -> Day:
     if len(content) > MAX_SUMMARY:
         return Day(date, problem=f"summary.json has more than {MAX_SUMMARY >> 20} MiB")
     try:
-        summary = msgspec.json.decode(content, type=_Summary)
+        summary = _decoded(content)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return Day(date, problem=f"summary.json is damaged: {error}")
     if summary.version != VERSION:
@@ -182,6 +183,16 @@ def _read(path: Path, date: str) -> Day:
     groups = {(row.cluster, row.broker): row.verdict for row in summary.groups}
     days = max(summary.window_days, default=0)
     return Day(date, summary.verdict, groups, [_budget(row, days) for row in summary.replicas])
+
+
+def _decoded(content: bytes) -> _Summary:
+    """A name may have half a surrogate pair, which msgspec does not read."""
+    try:
+        return msgspec.json.decode(content, type=_Summary)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, ValueError):
+        return msgspec.convert(json.loads(content), _Summary)
 
 
 def _budget(row: _ReplicaRow, days: int) -> ReplicaBudget:

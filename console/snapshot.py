@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from remoting.body.ha_runtime_info import HARuntimeInfo
 from tools.admin_client import MASTER_ID, BrokerAddress
 
 T = TypeVar("T")
+
+NOT_SUPPORTED: Final = "NOT_SUPPORTED"
+"""In the words of a broker that does not know a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class BrokerSeen:
         """Whether it answers the requests that only our brokers know; None: not known yet."""
         if self.metrics.value is not None:
             return True
-        return None if self.metrics.error is None and not self.runtime.at_ms else False
+        return False if NOT_SUPPORTED in (self.metrics.error or "") else None
 
     @property
     def newest_ms(self) -> int:

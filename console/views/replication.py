@@ -17,7 +17,7 @@ from console.figures import LAG_BYTES, LAG_SECONDS
 from console.health import group_url
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.plots import Line, plot_data
-from console.snapshot import BrokerSeen
+from console.snapshot import NOT_SUPPORTED, BrokerSeen
 from console.tables import Table, TableCell, badge, link, moment
 from console.views.overview import broker_state
 from remoting.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
@@ -160,7 +160,7 @@ def _without_status(reader: Reader) -> list[str]:
         if broker.ha.error is None or broker.ha.value is not None:
             continue
         why = broker.ha.error
-        if "NOT_SUPPORTED" in why:
+        if NOT_SUPPORTED in why:
             why = (
                 "it does not know HA status (request 907), which Java brokers have from 5.0 on; "
                 "its own log tells of its slaves"

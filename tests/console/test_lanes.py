@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import pytest
@@ -243,12 +243,13 @@ def test_what_is_asked_later_is_an_error_until_then() -> None:
         reading = LanedClient(client, lanes, Reading(None, 60_000, is_later=True))
         code = RequestCode.GET_BROKER_RUNTIME_INFO
 
-        def answer() -> bytes | None:
-            try:
-                return reading.call(PEER, code).body
-            except AdminError as error:
-                assert str(error) == WAITING
-                return None
+        with pytest.raises(AdminError, match=WAITING):
+            reading.call(PEER, code)
 
-        wait_until(answer)
+        def is_answered() -> bool:
+            with suppress(AdminError):
+                return bool(reading.call(PEER, code).body)
+            return False
+
+        wait_until(is_answered)
         assert len(client.asked) == 1

@@ -1,0 +1,141 @@
+"""What a view is called with in tests: a snapshot made by hand, and brokers that answer questions.
+
+Helper of the tests beside it. `shown` makes the whole page and its live regions, as the
+console does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from console.app import ConsoleApp, Site
+from console.history import History
+from console.jobs import Jobs
+from console.lanes import Answer, Lanes, Question
+from console.page import Page, Query, Reader, View
+from console.render import render_regions
+from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
+from console.tables import ShownTable
+from remoting.body.ha_runtime_info import HARuntimeInfo
+from tools.admin_client import AdminClient, BrokerAddress
+
+NOW = 1_800_000_000_000
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e'\"&" + "n" * 300
+NOT_KNOWN = "CODE: REQUEST_CODE_NOT_SUPPORTED(3) request type 28913 not supported"
+
+
+class Client:
+    """Answers an action's requests; remembers them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, Any]] = []
+
+    def call(self, address: str, code: int, header: Any = None, *_: Any, **__: Any) -> None:
+        self.asked.append((address, code, header))
+
+
+@dataclass
+class Answers:
+    """In place of the lanes: answers by address and question's key."""
+
+    values: dict[tuple[str, Hashable], Any] = field(default_factory=dict)
+    asked: list[tuple[str, Hashable]] = field(default_factory=list)
+
+    def ask(
+        self, address: str, question: Question[Any], max_age_ms: int, account: Hashable = None
+    ) -> Answer[Any]:
+        self.asked.append((address, question.key))
+        value = self.values.get((address, question.key), ValueError(f"{address} is silent"))
+        return Answer(error=str(value)) if isinstance(value, Exception) else Answer(value, 1)
+
+
+def seen(name: str = "b", broker_id: int = 0, **parts: Any) -> BrokerSeen:
+    """A broker; `metrics` of ours are samples by name, `java` one without metrics."""
+    place = BrokerAddress("C", name, broker_id, f"{name[:10]}{broker_id}:10911")
+    made = BrokerSeen(place, runtime=Told({"brokerVersionDesc": "V5_3_3"}, NOW))
+    if "ha" in parts and isinstance(parts["ha"], HARuntimeInfo):
+        parts["ha"] = told_ha(parts["ha"])
+    if "metrics" in parts and not isinstance(parts["metrics"], Told):
+        parts["metrics"] = Told(Metrics(parts["metrics"]), NOW)
+    return replace(made, **parts)
+
+
+def java(name: str = "j", **parts: Any) -> BrokerSeen:
+    """A broker that does not know request 28913."""
+    return seen(name, metrics=Told(None, 0, NOT_KNOWN, NOW), **parts)
+
+
+def told_ha(info: HARuntimeInfo) -> Told[HaTold]:
+    return Told(HaTold(info, json.loads(info.to_json_bytes())), NOW)
+
+
+def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -> Reader:
+    """Who looks at these brokers now."""
+    client = parts.pop("client", None) or Client()
+    snapshot = ClusterSnapshot(
+        number=1,
+        taken_ms=NOW,
+        brokers=tuple(sorted(brokers, key=lambda broker: broker.place)),
+        names={"ns:1": Told({}, NOW)},
+        _by_address={broker.place.address: broker for broker in brokers},
+    )
+    history = parts.pop("history", None) or History()
+    lanes = cast(Lanes, answers or Answers())
+    made = Reader(
+        snapshot,
+        history,
+        lanes,
+        Jobs(lambda: NOW),
+        lambda _: cast(AdminClient, client),
+        (),
+        NOW,
+    )
+    return replace(made, **parts)
+
+
+def page(function: Callable[[Reader, Query], Page], who: Reader, **fields: str) -> Page:
+    """What a view gives."""
+    return function(who, Query(fields))
+
+
+def rows(found: Page, name: str) -> list[dict[str, Any]]:
+    """The rows of one of its tables, as its JSON has them."""
+    (table,) = [table for table in found.tables if table.name == name]
+    return table.data()
+
+
+def texts(found: Page, name: str) -> list[list[str]]:
+    """The rows as a reader sees them."""
+    (table,) = [table for table in found.tables if table.name == name]
+    return [[cell.text for cell in row] for row in ShownTable(table, "/", {}).rows]
+
+
+def shown(view: View, who: Reader, query: Mapping[str, str] = {}) -> str:
+    """The page as HTML; its live regions are made, too, and are a part of it."""
+    site = Site(views=[view], reader_of=lambda _request: who, snapshot=lambda: who.snapshot)
+    app = ConsoleApp(site)
+    with TestClient(app.application(), raise_server_exceptions=True) as browser:
+        answer = browser.get(view.path, params=query)
+        assert answer.status_code == 200, answer.text
+        assert browser.get(view.path + ".json", params=query).status_code == 200
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": view.path,
+        "query_string": b"",
+        "headers": [],
+        "server": ("c", 80),
+        "scheme": "http",
+    }
+    found = view.function(who, Query(query))
+    regions = render_regions(view.template, app._context(view, found, Request(scope)))
+    for name, html in regions.items():
+        assert f'id="{name}"' in answer.text
+        assert html.strip()
+    return answer.text
