@@ -18,6 +18,7 @@ from console.jobs import Jobs
 from console.lanes import Lanes, Question
 from console.page import AccountLike, Reader
 from console.poller import Poller
+from console.rates import Rates
 from console.snapshot import ClusterSnapshot
 from tools.admin_client import AdminClient
 
@@ -51,6 +52,7 @@ class ClusterWatch:
         self._client_of = client_of
         self._seen_ms = 0
         self.history = History()
+        self._rates = Rates()
         self.lanes = Lanes(client_of, monotonic_ms)
         self.poller = Poller(
             self.lanes,
@@ -96,4 +98,5 @@ class ClusterWatch:
     def _remember(self, snapshot: ClusterSnapshot) -> None:
         """Called by the poller's thread after each change."""
         since_ms, self._seen_ms = self._seen_ms, snapshot.taken_ms
-        self.history.add(snapshot.taken_ms, figures(snapshot, since_ms))
+        found = figures(snapshot, since_ms) | self._rates.figures(snapshot)
+        self.history.add(snapshot.taken_ms, found)

@@ -15,6 +15,7 @@ from typing import Final
 from console.history import Key
 from console.snapshot import BrokerSeen, ClusterSnapshot
 from tools.broker_numbers import first_number, out_tps_key
+from tools.commands.ha_status import CATCHING_UP, DISCONNECTED, replica_state
 
 CLUSTER: Final = ""
 """The owner of what is summed over all brokers."""
@@ -22,6 +23,9 @@ IN_TPS: Final = "in"
 OUT_TPS: Final = "out"
 LAG_BYTES: Final = "lag_bytes"
 LAG_SECONDS: Final = "lag_seconds"
+STATE: Final = "state"
+"""Of a replica, as a number: its place in REPLICA_STATES, the worst last."""
+REPLICA_STATES: Final = ("in_sync", CATCHING_UP, DISCONNECTED)
 
 
 def figures(snapshot: ClusterSnapshot, since_ms: int) -> dict[Key, float]:
@@ -61,3 +65,6 @@ def _of_replicas(broker: BrokerSeen, since_ms: int) -> Iterator[tuple[Key, float
         yield (owner, LAG_BYTES), float(max(replica.diff, 0))
         if replica.lag_seconds is not None:
             yield (owner, LAG_SECONDS), replica.lag_seconds
+        state = replica_state(replica)
+        if state in REPLICA_STATES:
+            yield (owner, STATE), float(REPLICA_STATES.index(state))

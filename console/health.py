@@ -156,4 +156,4 @@ def _of_figures(broker: BrokerSeen) -> Iterator[tuple[str, str]]:
 
 def group_url(cluster: str, name: str) -> str:
     """The page of a broker group."""
-    return f"/replication/{quote(cluster, safe='')}/{quote(name, safe='')}"
+    return f"/replication/group?cluster={quote(cluster, safe='')}&name={quote(name, safe='')}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -76,12 +77,12 @@ def when(ms: float | None) -> Markup:
 
 def seconds(value: float | None) -> str:
     """Seconds with one decimal; a dash for what is not known."""
-    return "–" if value is None else f"{value:.1f} s"
+    return "–" if value is None or not isfinite(value) else f"{value:.1f} s"
 
 
 def count(value: float | None) -> str:
     """A number with thin spaces between thousands."""
-    if value is None:
+    if value is None or not isfinite(value):
         return "–"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.2f}"
     return text.replace(",", "\u202f")

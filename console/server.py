@@ -9,13 +9,15 @@ Tested by tests/console/test_server.py.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +36,11 @@ from console.actions import Actions, ActionSite
 from console.app import ConsoleApp, Site
 from console.cluster_watch import ClusterWatch, WatchOptions, monotonic_ms, wall_ms
 from console.downloads import download_routes
+from console.dumps import Dumps
 from console.jobs import Jobs
 from console.page import Reader
+from console.report_routes import report_routes
+from console.reports import Reports
 from console.site import ACTIONS, POLLED_METRICS, VIEWS
 from remoting.address_patterns import AddressPatterns, parse_patterns
 from remoting.signature import RequestSigner
@@ -70,7 +75,11 @@ class ConsoleOptions:
     tls: ClientTls | None = None
     """For the cluster's ports."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """For the views: `reports` and `dumps`, directories."""
+    """For the views."""
+    reports: Path | None = None
+    """Into which mqreport writes."""
+    dumps: Path | None = None
+    """Into which the brokers write what they know of replication."""
 
 
 class Console:
@@ -85,8 +94,12 @@ class Console:
         stack.callback(self._clients.close)
         audit = AuditLog(options.audit_file, wall_ms)
         stack.callback(audit.close)
+        self._reports = None if options.reports is None else Reports(options.reports)
+        dumps = None if options.dumps is None else Dumps(options.dumps)
         watch_options = WatchOptions(
-            options.name_servers.addresses, POLLED_METRICS, {**options.values, "audit": audit}
+            options.name_servers.addresses,
+            POLLED_METRICS,
+            {**options.values, "audit": audit, "reports": self._reports, "dumps": dumps},
         )
         self.watch = ClusterWatch(watch_options, self._clients.of)
         self.jobs = Jobs(wall_ms)
@@ -126,10 +139,6 @@ class Console:
             address=origin_of(request).address,
         )
 
-    def guest(self) -> Reader:
-        """A reader who is not signed in: assistants."""
-        return self.watch.reader(None, may_change=False, jobs=self.jobs)
-
     def close_pages(self) -> None:
         """End the streams of live pages: the server would wait for them. Any thread."""
         self._app.close()
@@ -159,6 +168,7 @@ class Console:
             *self.access.routes(),
             *actions.routes(),
             *download_routes(self.reader_of, app.sentence),
+            *report_routes(self._reports, app.sentence),
         ]
         made: Starlette = app.application(routes)
         return self.access.wrap(made)
@@ -168,6 +178,18 @@ class Console:
         brokers = [broker for broker in self.watch.snapshot().brokers if broker.registered]
         brokers.sort(key=lambda broker: (broker.newest_error is not None, not broker.is_master))
         return [broker.place.address for broker in brokers]
+
+
+def assistant_watch(options: ConsoleOptions, stack: ExitStack) -> Callable[[], Reader]:
+    """For assistants: a reader who is not signed in, of a cluster that is watched from now on."""
+    maker = ClientMaker(options.name_servers, wall_ms, monotonic_ms, options.signer, options.tls)
+    clients = AdminClients(maker)
+    stack.callback(clients.close)
+    watch_options = WatchOptions(options.name_servers.addresses, POLLED_METRICS, options.values)
+    watch, jobs = ClusterWatch(watch_options, clients.of), Jobs(wall_ms)
+    watch.start()
+    stack.callback(watch.stop)
+    return lambda: watch.reader(None, may_change=False, jobs=jobs)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -183,6 +205,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -> None:
     """Run until SIGTERM or SIGINT."""
+    options = replace(options, port=listening.getsockname()[1])
     console = Console(options, stack)
     config = uvicorn.Config(
         console.application,
@@ -209,6 +232,13 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, close_pages: Callable[[], None]) -> None:
         super().__init__(config)
         self._close_pages = close_pages
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, which raises the signal once more at its end, and closes nothing then."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle_exit)
+        yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal."""

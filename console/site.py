@@ -11,14 +11,51 @@ from typing import Any, Final
 
 from console.lanes import Question
 from console.page import Action, View
-from console.views import dead_letters, jobs, messages, overview, replication
+from console.views import (
+    brokers,
+    damage,
+    dead_letters,
+    groups,
+    history,
+    jobs,
+    messages,
+    overview,
+    pop,
+    replication,
+    search,
+    sends,
+    timers,
+    topics,
+    transactions,
+    verdicts,
+)
 
 VIEWS: Final[tuple[View, ...]] = (
     *overview.VIEWS,
     *replication.VIEWS,
+    *history.VIEWS,
+    *verdicts.VIEWS,
+    *damage.VIEWS,
+    *sends.VIEWS,
+    *timers.VIEWS,
+    *pop.VIEWS,
+    *transactions.VIEWS,
+    *topics.VIEWS,
+    *groups.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
+    *brokers.VIEWS,
+    *search.VIEWS,
     *jobs.VIEWS,
 )
-ACTIONS: Final[tuple[Action, ...]] = (*messages.ACTIONS, *dead_letters.ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *topics.ACTIONS,
+    *groups.ACTIONS,
+    *messages.ACTIONS,
+    *dead_letters.ACTIONS,
+    *brokers.ACTIONS,
+    *timers.ACTIONS,
+    *transactions.ACTIONS,
+    *damage.ACTIONS,
+)
 POLLED_METRICS: Final[Question[Any] | None] = None

@@ -95,9 +95,9 @@ def ha_status(
         masters = {a.name: a.info for a in answers if a.info is not None and a.info.master}
     parts, data = [], []
     for answer in answers:
-        lag = _slave_lag(answer, masters)
-        parts.append("\n".join(_lines(answer, lag, admin.now_ms())))
-        data.append(_data(answer, lag))
+        lag = slave_lag(answer, masters)
+        parts.append("\n".join(answer_lines(answer, lag, admin.now_ms())))
+        data.append(answer_data(answer, lag))
     return Report("\n\n".join(parts), data)
 
 
@@ -153,7 +153,7 @@ def _ask_one(admin: AdminClient, address: str) -> tuple[list[Answer], dict[str, 
     return [answer], {}
 
 
-def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
+def slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
     """The master's figures for this slave, else the distance between the ends of their logs."""
     if answer.info is None or answer.info.master or answer.name not in masters:
         return Lag()
@@ -173,7 +173,8 @@ def _slave_lag(answer: Answer, masters: dict[str, HARuntimeInfo]) -> Lag:
 # -- showing -----------------------------------------------------------------------------------
 
 
-def _data(answer: Answer, lag: Lag) -> dict[str, Any]:
+def answer_data(answer: Answer, lag: Lag) -> dict[str, Any]:
+    """What --json prints of one broker."""
     data: dict[str, Any] = {"brokerAddr": answer.address}
     if answer.name:
         data |= {"brokerName": answer.name, "brokerId": answer.broker_id}
@@ -185,7 +186,8 @@ def _data(answer: Answer, lag: Lag) -> dict[str, Any]:
     return data
 
 
-def _lines(answer: Answer, lag: Lag, now_ms: int) -> Iterator[str]:
+def answer_lines(answer: Answer, lag: Lag, now_ms: int) -> Iterator[str]:
+    """What is printed of one broker; a line may be a table of several."""
     info = answer.info
     if info is None:
         yield f"{answer.title}: no HA status: {safe_line(answer.error or '')}"

@@ -9,7 +9,7 @@ Tested by tests/tools/test_mqadmin_every_command.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -83,6 +83,10 @@ class Verified:
         return found
 
 
+Told = Callable[[str, list[Verified]], None]
+"""Called with what is being done, and how far each broker is."""
+
+
 @command(_NAME)
 def verify_replica(
     admin: AdminClient,
@@ -101,28 +105,40 @@ def verify_replica(
     if address is not None and cluster is not None:
         raise click.UsageError("-b ADDRESS and -c CLUSTER exclude each other")
     group, shown = _targets(admin, address, cluster)
-    wait = _waiting()
-    verified = [Verified(broker) for broker in group]
-    for one in verified:
-        _try(one, functools.partial(_begin, admin, one, rate))
-    _finish(admin, verified, wait, "the log is read", _is_read)
-    for _ in range(_ROUNDS):
-        for one in verified:
-            _try(one, functools.partial(_ask, admin, one, "compare"))
-        _finish(admin, verified, wait, "the logs are compared", _is_compared)
-        for one in verified:
-            one.count_repaired()
-        if not any(one.problems() for one in verified):
-            break
+    verified = verify(admin, group, rate, _waiting())
     compared = [one for one in verified if one.broker in shown]
     for one in compared:
-        yield Report(_text(one), _data(one))
+        yield Report(verified_text(one), _data(one))
     failed = [one for one in compared if one.problems()]
     for one in failed:
         for problem in one.problems():
             print_error(_NAME, f"broker {one.title}: {problem}")
     if failed:
         raise AdminError(f"{len(failed)} of {len(compared)} brokers have problems")
+
+
+def verify(
+    admin: AdminClient,
+    group: Sequence[BrokerAddress],
+    rate: int | None,
+    wait: Callable[[float], bool],
+    told: Told = lambda _what, _verified: None,
+) -> list[Verified]:
+    """All of it. `wait(seconds)` says whether to stop; `told` is called while brokers work. Raises
+    AdminError when it was stopped; a broker that fails is left out, and says why."""
+    verified = [Verified(broker) for broker in group]
+    for one in verified:
+        _try(one, functools.partial(_begin, admin, one, rate))
+    _finish(admin, verified, (wait, told), "the log is read", _is_read)
+    for _ in range(_ROUNDS):
+        for one in verified:
+            _try(one, functools.partial(_ask, admin, one, "compare"))
+        _finish(admin, verified, (wait, told), "the logs are compared", _is_compared)
+        for one in verified:
+            one.count_repaired()
+        if not any(one.problems() for one in verified):
+            break
+    return verified
 
 
 # -- whom to ask -------------------------------------------------------------------------------
@@ -180,12 +196,14 @@ def _try(one: Verified, action: Callable[[], None]) -> None:
 def _finish(
     admin: AdminClient,
     verified: list[Verified],
-    wait: Callable[[float], bool],
+    ways: tuple[Callable[[float], bool], Told],
     what: str,
     is_done: Callable[[Verified], bool],
 ) -> None:
     """Ask until all are done."""
+    wait, told = ways
     while waiting := [one for one in verified if one.error is None and not is_done(one)]:
+        told(what, verified)
         if wait(_POLL_S):
             raise AdminError(f"interrupted while {what}")
         for one in waiting:
@@ -215,7 +233,8 @@ def _found(one: Verified) -> tuple[int, int]:
     return damaged, one.now.repaired_ranges - one.before.repaired_ranges
 
 
-def _text(one: Verified) -> str:
+def verified_text(one: Verified) -> str:
+    """What is printed of one broker."""
     now = one.now
     if one.error is not None or now is None:
         return f"{one.title}: {safe_line(one.error or '')}"
