@@ -9,13 +9,15 @@ Tested by tests/console/test_server.py.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -137,10 +139,6 @@ class Console:
             address=origin_of(request).address,
         )
 
-    def guest(self) -> Reader:
-        """A reader who is not signed in: assistants."""
-        return self.watch.reader(None, may_change=False, jobs=self.jobs)
-
     def close_pages(self) -> None:
         """End the streams of live pages: the server would wait for them. Any thread."""
         self._app.close()
@@ -182,6 +180,18 @@ class Console:
         return [broker.place.address for broker in brokers]
 
 
+def assistant_watch(options: ConsoleOptions, stack: ExitStack) -> Callable[[], Reader]:
+    """For assistants: a reader who is not signed in, of a cluster that is watched from now on."""
+    maker = ClientMaker(options.name_servers, wall_ms, monotonic_ms, options.signer, options.tls)
+    clients = AdminClients(maker)
+    stack.callback(clients.close)
+    watch_options = WatchOptions(options.name_servers.addresses, POLLED_METRICS, options.values)
+    watch, jobs = ClusterWatch(watch_options, clients.of), Jobs(wall_ms)
+    watch.start()
+    stack.callback(watch.stop)
+    return lambda: watch.reader(None, may_change=False, jobs=jobs)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """The port. AdminError that names it and the way out."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -195,6 +205,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -> None:
     """Run until SIGTERM or SIGINT."""
+    options = replace(options, port=listening.getsockname()[1])
     console = Console(options, stack)
     config = uvicorn.Config(
         console.application,
@@ -221,6 +232,13 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, close_pages: Callable[[], None]) -> None:
         super().__init__(config)
         self._close_pages = close_pages
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, which raises the signal once more at the end: then nothing would be closed."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle_exit)
+        yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal."""

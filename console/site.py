@@ -12,16 +12,20 @@ from typing import Any, Final
 from console.lanes import Question
 from console.page import Action, View
 from console.views import (
+    brokers,
     damage,
     dead_letters,
+    groups,
     history,
     jobs,
     messages,
     overview,
     pop,
     replication,
+    search,
     sends,
     timers,
+    topics,
     transactions,
     verdicts,
 )
@@ -36,15 +40,22 @@ VIEWS: Final[tuple[View, ...]] = (
     *timers.VIEWS,
     *pop.VIEWS,
     *transactions.VIEWS,
+    *topics.VIEWS,
+    *groups.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
+    *brokers.VIEWS,
+    *search.VIEWS,
     *jobs.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
-    *damage.ACTIONS,
-    *timers.ACTIONS,
-    *transactions.ACTIONS,
+    *topics.ACTIONS,
+    *groups.ACTIONS,
     *messages.ACTIONS,
     *dead_letters.ACTIONS,
+    *brokers.ACTIONS,
+    *timers.ACTIONS,
+    *transactions.ACTIONS,
+    *damage.ACTIONS,
 )
 POLLED_METRICS: Final[Question[Any] | None] = None

@@ -25,7 +25,7 @@ MAX_SHOWN: Final = 300
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
 NO_TIME: Final = "–"
-_MAX_TIME_MS: Final = 253_402_300_799_000
+MAX_TIME_MS: Final = 253_402_300_799_000
 """The end of the year 9999."""
 
 
@@ -184,7 +184,7 @@ def arranged(table: Table, state: TableState) -> list[list[TableCell]]:
 
 def utc_text(ms: float) -> str:
     """To the second, in UTC; a dash for what no calendar has."""
-    if not 0 < ms <= _MAX_TIME_MS:
+    if not 0 < ms <= MAX_TIME_MS:
         return NO_TIME
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 

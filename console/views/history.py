@@ -180,6 +180,6 @@ def _spells_of(replica: str, read: Series) -> list[Spell]:
 
 VIEWS: Final = [
     View("/replication/history", "History", "Replication", "history.html.j2", history),
-    View("/replication/history/plot", "Plot", "", "sentence.html.j2", history_plot),
+    View("/replication/history/plot", "Plot", "", "", history_plot),
 ]
 assert SPANS["hour"][0] == FINE_MS * STEPS

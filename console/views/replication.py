@@ -330,5 +330,5 @@ def _refusals(members: list[BrokerSeen]) -> Iterator[list[object]]:
 VIEWS: Final = [
     View("/replication", "Replication now", "Replication", "replication.html.j2", replication),
     View("/replication/group", "Broker group", "", "group.html.j2", group),
-    View("/replication/group/lag", "Lag", "", "sentence.html.j2", lag_series),
+    View("/replication/group/lag", "Lag", "", "", lag_series),
 ]

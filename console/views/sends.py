@@ -168,7 +168,7 @@ def _totals(broker: BrokerSeen) -> list[list[object]]:
 
 VIEWS: Final = [
     View("/sends", "Sends", "Traffic", "sends.html.j2", sends),
-    View("/sends/statuses", "Plot", "", "sentence.html.j2", sends_plot),
-    View("/sends/latency", "Plot", "", "sentence.html.j2", latency_plot),
-    View("/sends/exposure", "Plot", "", "sentence.html.j2", exposure_plot),
+    View("/sends/statuses", "Plot", "", "", sends_plot),
+    View("/sends/latency", "Plot", "", "", latency_plot),
+    View("/sends/exposure", "Plot", "", "", exposure_plot),
 ]

@@ -48,9 +48,15 @@ class ServedSite:
 
     def reader(self) -> Reader:
         """Who is not signed in."""
-        lanes = Lanes(nobody, lambda: 0)
-        now_ms = self.snapshot.taken_ms
-        return Reader(self.snapshot, self.history, lanes, Jobs(lambda: 0), nobody, (), now_ms)
+        return Reader(
+            snapshot=self.snapshot,
+            history=self.history,
+            lanes=Lanes(nobody, lambda: 0),
+            jobs=Jobs(lambda: 0),
+            client_of=nobody,
+            name_servers=(),
+            now_ms=self.snapshot.taken_ms,
+        )
 
     def watch(self, by: int) -> None:
         """As the poller counts."""

@@ -1,4 +1,4 @@
-"""What the browser is sent: uPlot as it was published, one family of colours, and how much it is."""
+"""What the browser is sent: uPlot as published, one family of colours, and how much it is."""
 
 from __future__ import annotations
 

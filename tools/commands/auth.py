@@ -129,7 +129,7 @@ def list_user(
 ) -> Report:
     """List the users of one broker, or of the first master of a cluster that has some."""
     for target in master_targets(admin, address, cluster):
-        infos = _list_users(admin, target, part)
+        infos = list_users(admin, target, part)
         if infos:
             found = _user_table(infos)
             if address is not None:
@@ -150,7 +150,7 @@ def copy_user(
         named = [_find_user(admin, source, name) for name in _words(usernames)]
         infos = [info for info in named if info is not None]
     else:
-        infos = _list_users(admin, source, None)
+        infos = list_users(admin, source, None)
     for info in infos:
         known = _find_user(admin, target, info.username or "") is not None
         code = RequestCode.AUTH_UPDATE_USER if known else RequestCode.AUTH_CREATE_USER
@@ -164,7 +164,7 @@ def _find_user(admin: AdminClient, broker: str, username: str) -> UserInfo | Non
     return UserInfo.from_json_bytes(body) if body else None
 
 
-def _list_users(admin: AdminClient, broker: str, part: str | None) -> list[UserInfo]:
+def list_users(admin: AdminClient, broker: str, part: str | None) -> list[UserInfo]:
     header = ListUsersRequestHeader(filter=part)
     return _list(admin, broker, RequestCode.AUTH_LIST_USER, header, UserInfo.from_json)
 
@@ -262,7 +262,7 @@ def list_acl(
     header = ListAclsRequestHeader(subject_filter=subject, resource_filter=resource)
     infos = []
     for target in master_targets(admin, address, cluster):
-        infos += _list_acls(admin, target, header)
+        infos += list_acls(admin, target, header)
     return _acl_table(infos)
 
 
@@ -278,7 +278,7 @@ def copy_acl(
         named = [_find_acl(admin, source, subject) for subject in _words(subjects)]
         infos = [info for info in named if info is not None]
     else:
-        infos = _list_acls(admin, source, ListAclsRequestHeader())
+        infos = list_acls(admin, source, ListAclsRequestHeader())
     for info in infos:
         known = _find_acl(admin, target, info.subject or "") is not None
         code = RequestCode.AUTH_UPDATE_ACL if known else RequestCode.AUTH_CREATE_ACL
@@ -292,7 +292,7 @@ def _find_acl(admin: AdminClient, broker: str, subject: str) -> AclInfo | None:
     return AclInfo.from_json_bytes(body) if body else None
 
 
-def _list_acls(admin: AdminClient, broker: str, header: ListAclsRequestHeader) -> list[AclInfo]:
+def list_acls(admin: AdminClient, broker: str, header: ListAclsRequestHeader) -> list[AclInfo]:
     return _list(admin, broker, RequestCode.AUTH_LIST_ACL, header, AclInfo.from_json)
 
 

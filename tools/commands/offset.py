@@ -92,6 +92,11 @@ def skip_accumulated_message(
     return _reset_offsets(admin, _Reset(group, topic, END, force))[1]
 
 
+def reset_by_time(admin: AdminClient, group: str, topic: str, timestamp_ms: int) -> Report:
+    """As resetOffsetByTime, forwards and back; for other users than the command."""
+    return _reset_offsets(admin, _Reset(group, topic, timestamp_ms, force=True))[1]
+
+
 def _reset_offsets(admin: AdminClient, reset: _Reset) -> tuple[str, Report]:
     """RocketMQ's name for the group in its heading, and the queues with their offsets."""
     route = admin.route(reset.topic)

@@ -1,0 +1,66 @@
+"""Search: topics, groups, brokers by a part of their name, and messages by their id.
+
+Asks nobody: what is known is searched. One hit is shown at once by its link.
+
+Tested by tests/console/test_topics_view.py.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final
+from urllib.parse import urlencode
+
+from console.health import group_url as broker_group_url
+from console.page import Page, Query, Reader, View
+from console.tables import Table, link
+from console.views.groups import group_names
+from console.views.topics import group_url, topic_kind, topic_url
+from tools.report import columns
+
+HITS: Final = columns("Kind kind | Name name")
+MOST: Final = 200
+_ID_LENGTHS: Final = (32, 36, 40, 56)
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+
+
+def search(reader: Reader, query: Query) -> Page:
+    """What has a text in its name.
+
+    q: the text, or a message id.
+    """
+    text = query.text("q")
+    rows = _rows(reader, text) if text else []
+    nearest = [] if rows or not text else get_close_matches(text, _names(reader), n=3, cutoff=0.6)
+    return Page(
+        context={"text": text, "nearest": nearest},
+        tables=[
+            Table("hits", "Found", HITS, rows[:MOST], empty_text="Nothing has that in its name."),
+        ],
+    )
+
+
+def _names(reader: Reader) -> list[str]:
+    return [*(reader.snapshot.topics.value or ()), *group_names(reader)][:20_000]
+
+
+def _rows(reader: Reader, text: str) -> list[list[object]]:
+    rows: list[list[object]] = []
+    if len(text) in _ID_LENGTHS and set(text) <= _HEX:
+        rows.append(["message", link(text, "/message?" + urlencode({"id": text}))])
+    wanted = text.casefold()
+    for topic in reader.snapshot.topics.value or ():
+        if wanted in topic.casefold() and topic_kind(topic) != "retry":
+            rows.append(["topic", link(topic, topic_url(topic))])
+    for group in group_names(reader):
+        if wanted in group.casefold():
+            rows.append(["group", link(group, group_url(group))])
+    for broker in reader.snapshot.brokers:
+        place = broker.place
+        if wanted in f"{place.broker_name}:{place.broker_id} {place.address}".casefold():
+            url = broker_group_url(place.cluster, place.broker_name)
+            rows.append(["broker", link(f"{broker.title} {place.address}", url)])
+    return rows
+
+
+VIEWS: Final = [View("/search", "Search", "", "search.html.j2", search)]
