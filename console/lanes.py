@@ -60,6 +60,8 @@ class Answer(Generic[T]):
     """When it was asked (monotonic); 0: never answered."""
     error: str | None = None
     """Why the last attempt failed, or why there is no answer yet."""
+    tried_ms: int = 0
+    """When the last attempt began; a failure is not asked again sooner than an answer would be."""
 
     def age_ms(self, now_ms: int) -> int | None:
         """How old the value is; None when there is none."""
@@ -138,17 +140,18 @@ class Lanes:
         max_age_ms: int,
         account: Hashable = None,
         patience_ms: int = PATIENCE_MS,
+        *,
+        is_later: bool = False,
     ) -> Answer[T]:
-        """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`."""
+        """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`.
+        `is_later`: asked as the poller asks, behind the pages."""
         key = (address, account, question.key)
         with self._changed:
             known = self._answers.get(key)
-            if known is not None and known.error is None:
-                age_ms = known.age_ms(self._now_ms())
-                if age_ms is not None and age_ms <= max_age_ms:
-                    self._answers.move_to_end(key)
-                    return known
-            flight = self._flight(address, account, question, is_poll=False)
+            if known is not None and self._now_ms() - known.tried_ms <= max_age_ms:
+                self._answers.move_to_end(key)
+                return known
+            flight = self._flight(address, account, question, is_poll=is_later)
         try:
             return flight.future.result(patience_ms / 1000)
         except FutureTimeoutError:
@@ -225,12 +228,13 @@ class Lanes:
         at_ms = self._now_ms()
         try:
             client = self._client_of(flight.account)
-            return Answer(flight.question.run(client, address), at_ms)
+            return Answer(flight.question.run(client, address), at_ms, tried_ms=at_ms)
         except ANSWER_ERRORS as error:
-            return Answer(error=str(error))
+            return Answer(error=str(error), tried_ms=at_ms)
         except Exception:  # a peer's odd answer must not end a worker; the log says where
             log.exception("question %r to %s", flight.question.key, address)
-            return Answer(error=f"{address} answered something that cannot be read (see the log)")
+            text = f"{address} answered something that cannot be read (see the log)"
+            return Answer(error=text, tried_ms=at_ms)
 
     def _keep(self, flight: _Flight, answer: Answer[Any]) -> Answer[Any]:
         """Remember an answer; one that failed keeps the value that was known before."""
@@ -238,7 +242,7 @@ class Lanes:
         if answer.error is not None:
             known = self._answers.get(flight.cache_key)
             if known is not None:
-                answer = Answer(known.value, known.at_ms, answer.error)
+                answer = Answer(known.value, known.at_ms, answer.error, answer.tried_ms)
         self._answers[flight.cache_key] = answer
         self._answers.move_to_end(flight.cache_key)
         while len(self._answers) > KEPT_ANSWERS:

@@ -16,6 +16,7 @@ from console.checked_client import CheckedClient
 from console.errors import ConsoleError as ConsoleError
 from console.history import History
 from console.jobs import Jobs
+from console.laned_client import LanedClient, Reading
 from console.lanes import Answer, Lanes, Question
 from console.snapshot import ClusterSnapshot
 from console.tables import Table
@@ -135,10 +136,15 @@ class Reader:
         """Ask a broker, with the reader's own account, or the console's if nobody signed in."""
         return self.lanes.ask(address, question, max_age_ms, self.account_key)
 
+    def laned(self, max_age_ms: int, *, is_later: bool = False) -> AdminClient:
+        """A client for functions of tools that read: it costs the brokers what `ask` costs."""
+        reading = Reading(self.account_key, max_age_ms, is_later)
+        return LanedClient(self.client_of(None), self.lanes, reading)
+
     def look(self, question: Question[T], max_age_ms: int = LOOK_AGE_MS) -> T:
-        """Something that asks several brokers, as a reader does now and then: a peek at messages.
-        One of them at a time for an account, at most one a second in the long run. The question's
-        address is empty. ConsoleError when it has not ended within eight seconds, or failed."""
+        """A peek at messages, which asks brokers many things at once. It is its reader's own doing
+        and not counted as the console's, but there is one at a time, at most one a second in the
+        long run. ConsoleError when it has not ended within eight seconds, or failed."""
         answer = self.lanes.ask(LOOKS, question, max_age_ms, self.account_key, LOOK_PATIENCE_MS)
         if answer.error is not None or answer.value is None:
             raise ConsoleError(answer.error or "nothing was answered", 502)

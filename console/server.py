@@ -235,7 +235,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, which raises the signal once more at the end: then nothing would be closed."""
+        """As uvicorn's, which raises the signal once more at its end, and closes nothing then."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.handle_exit)
         yield

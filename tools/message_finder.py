@@ -44,9 +44,6 @@ PREVIEW_BYTES: Final = 4 << 10
 PEER_ERRORS: Final = (AdminError, RemotingError, RequestError)
 """What a peer that refuses, lies or does not answer causes."""
 
-_MOST_EMPTY: Final = 50
-"""Windows without a message: a queue with gaps may have some, one that lies about its end endless
-ones."""
 _FIRST_WINDOW: Final = 8
 """Messages that are read first of each queue: mostly a few queues have all the newest ones."""
 
@@ -221,23 +218,41 @@ def _newest_first(
     puller: MessagePuller, queue: MessageQueue, times: TimeSpan, problems: list[str]
 ) -> Iterator[MessageExt]:
     """A queue backwards, a window at a time; ends with a problem where it cannot be read."""
-    name = f"{queue.broker_name} queue {queue.queue_id}"
     try:
         first, end = puller.span(queue, times)
-        window, empty = _FIRST_WINDOW, 0
+        window = _FIRST_WINDOW
         while first < end:
             begin = max(first, end - window)
             found = _within(puller, queue, begin, end)
             yield from (each for each in found if each.store_timestamp in times)
-            end, window = begin, PULL_BATCH
-            empty = 0 if found else empty + 1
-            if empty >= _MOST_EMPTY:
-                problems.append(
-                    f"{name}: nothing in {empty} reads; what is below {end} is left out"
-                )
-                return
+            end = begin if found else _end_below(puller, queue, first, begin)
+            window = PULL_BATCH
     except PEER_ERRORS as error:
-        problems.append(f"{name}: {error}")
+        problems.append(f"{queue.broker_name} queue {queue.queue_id}: {error}")
+
+
+def _end_below(puller: MessagePuller, queue: MessageQueue, first: int, end: int) -> int:
+    """The offset behind the last message below `end`: compaction leaves gaps, and the queue of a
+    static topic that was remapped has one of 10,000 offsets. One pull for each halving, so that a
+    queue that lies about its end costs few, too."""
+    low, high = first, end
+    while low < high:
+        middle = (low + high) // 2
+        found = _first_from(puller, queue, middle)
+        if found is not None and middle <= found < end:
+            low = found + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_from(puller: MessagePuller, queue: MessageQueue, offset: int) -> int | None:
+    """The offset of the first message from `offset` on. A pull into a gap brings that, or only the
+    place where it is."""
+    result = puller.pull(queue, offset, 1)
+    if not result.messages and result.next_begin_offset > offset:
+        result = puller.pull(queue, result.next_begin_offset, 1)
+    return result.messages[0].queue_offset if result.messages else None
 
 
 def _within(puller: MessagePuller, queue: MessageQueue, begin: int, end: int) -> list[MessageExt]:

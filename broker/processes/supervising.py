@@ -203,7 +203,6 @@ class BrokerProcess:
                     on_started=self._begin_metrics,
                     on_tick=self._tick,
                     on_reopen=self._reset_queue_table,
-                    on_stop=self._console.stop,
                     on_answered=lambda in_order: self._end_dump(in_order=in_order),
                 ),
                 home=Path(__file__).resolve().parents[2],

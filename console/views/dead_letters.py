@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from console.jobs import Job
-from console.lanes import ANSWER_ERRORS, Question
+from console.lanes import ANSWER_ERRORS, WAITING, Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
 from console.views.messages import place_url
@@ -54,11 +54,8 @@ MAX_RATE: Final = 10_000
 def dead_letters(reader: Reader, query: Query) -> Page:
     """The groups that have dead letters, and how many."""
     groups = groups_with_dead_letters(reader.snapshot.topics.value or ())
-    question: Question[list[DeadLetterCount | str]] = Question(
-        ("dlq counts", tuple(groups[:COUNTED])),
-        lambda client, _: [_count(client, group) for group in groups[:COUNTED]],
-    )
-    counts = reader.look(question, COUNT_AGE_MS) if groups else []
+    client = reader.laned(COUNT_AGE_MS, is_later=True)
+    counts = [_count(client, group) for group in groups[:COUNTED]]
     rows = [_group_row(group, found) for group, found in zip(groups, counts, strict=False)]
     rows += [[link(group, group_url(group)), None, None] for group in groups[COUNTED:]]
     left = len(groups) - COUNTED
@@ -80,7 +77,7 @@ def _count(client: AdminClient, group: str) -> DeadLetterCount | str:
 def _group_row(group: str, found: DeadLetterCount | str) -> list[object]:
     name = link(group, group_url(group))
     if isinstance(found, str):
-        return [name, TableCell(found, None), None]
+        return [name, TableCell("asked soon" if found == WAITING else found, None), None]
     return [name, found.count, moment(found.last_ms)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from console.lanes import ANSWER_ERRORS, Question
+from console.lanes import ANSWER_ERRORS, WAITING
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
@@ -24,7 +24,7 @@ from tools.commands.offset import reset_by_time
 from tools.message_puller import MessagePuller
 from tools.report import columns
 
-GROUPS: Final = columns("Group group | Members count > | Lag diffTotal > | Consumes/s consumeTps >")
+GROUPS: Final = columns("Group group | Lag diffTotal > | Consumes/s consumeTps >")
 QUEUES: Final = columns(
     "Topic topic | Broker brokerName | Queue queueId > | End brokerOffset > | "
     "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | Behind behindMs >"
@@ -36,7 +36,7 @@ SUBSCRIPTIONS: Final = columns("Topic topic | Filter subString")
 STATS_AGE_MS: Final = 5_000
 LIST_AGE_MS: Final = 30_000
 COUNTED: Final = 30
-"""Groups whose progress is read for the list: each costs its brokers two requests."""
+"""Groups whose progress is read for the list: each costs its brokers a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +71,18 @@ def group_names(reader: Reader) -> list[str]:
 
 
 def groups(reader: Reader, query: Query) -> Page:
-    """All consumer groups; of the first thirty also members, lag and rate.
+    """All consumer groups; of the first thirty also lag and rate, as their brokers tell them.
 
     begins: only groups that begin so.
     """
     begins = query.text("begins")
     names = [name for name in group_names(reader) if name.startswith(begins)]
-    question: Question[list[GroupSeen]] = Question(
-        ("groups", tuple(names[:COUNTED])),
-        lambda client, _: [_see(client, name) for name in names[:COUNTED]],
-    )
-    seen = reader.look(question, LIST_AGE_MS) if names else []
+    client = reader.laned(LIST_AGE_MS, is_later=True)
+    seen = [_progress(client, name) for name in names[:COUNTED]]
     rows: list[list[object]] = [
         _group_row(name, found) for name, found in zip(names, seen, strict=False)
     ]
-    rows += [[link(name, group_url(name)), None, None, None] for name in names[COUNTED:]]
+    rows += [[link(name, group_url(name)), None, None] for name in names[COUNTED:]]
     return Page(
         context={"begins": begins, "uncounted": max(len(names) - COUNTED, 0)},
         tables=[
@@ -94,12 +91,20 @@ def groups(reader: Reader, query: Query) -> Page:
     )
 
 
+def _progress(client: AdminClient, name: str) -> GroupSeen:
+    """Without its members: the list asks its brokers for one thing about each group."""
+    try:
+        return GroupSeen(client.consume_stats(name))
+    except ANSWER_ERRORS as error:
+        return GroupSeen(problem=str(error))
+
+
 def _group_row(name: str, seen: GroupSeen) -> list[object]:
     if seen.problem is not None:
-        return [link(name, group_url(name)), TableCell(seen.problem, None), None, None]
-    members = 0 if seen.connection is None else len(seen.connection.connection_set)
+        said = "asked soon" if seen.problem == WAITING else seen.problem
+        return [link(name, group_url(name)), TableCell(said, None), None]
     tps = seen.stats.consume_tps
-    return [link(name, group_url(name)), members, seen.lag, TableCell(f"{tps:.1f}", tps)]
+    return [link(name, group_url(name)), seen.lag, TableCell(f"{tps:.1f}", tps)]
 
 
 def group_page(reader: Reader, query: Query) -> Page:
@@ -108,9 +113,7 @@ def group_page(reader: Reader, query: Query) -> Page:
     name: the group.
     """
     name = query.needed("name")
-    seen = reader.look(
-        Question(("group", name), lambda client, _: _see(client, name)), STATS_AGE_MS
-    )
+    seen = _see(reader.laned(STATS_AGE_MS), name)
     if not seen.stats.offset_table and seen.connection is None and seen.problem is None:
         known = name in group_names(reader)
         if not known:

@@ -149,8 +149,8 @@ def plan_recall(reader: Reader, query: Query) -> Sequence[str]:
     due_ms = number(handle.deliver_ms)
     due = utc_text(due_ms)
     said = [
-        f"The timer message {handle.unique_key} of topic {handle.topic}, due {due} UTC, will "
-        f"not be delivered: broker {handle.broker_name} ({address}) is asked to recall it.",
+        f"The timer message {handle.unique_key} of topic {handle.topic}, due {due} UTC, will not "
+        f"be delivered: broker {handle.broker_name} ({address}) is asked to recall it.",
         "The answer does not say whether the message existed. This cannot be undone.",
     ]
     if due_ms <= reader.now_ms + RECALL_BEFORE_MS:

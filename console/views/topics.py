@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from console.lanes import ANSWER_ERRORS, Question
+from console.lanes import ANSWER_ERRORS
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, badge, link, moment
 from remoting.body.route import QueueData, TopicRouteData
@@ -105,9 +105,7 @@ def topic_page(reader: Reader, query: Query) -> Page:
     name: the topic.
     """
     name = query.needed("name")
-    seen = reader.look(
-        Question(("topic", name), lambda client, _: _see(client, name)), STATS_AGE_MS
-    )
+    seen = _see(reader.laned(STATS_AGE_MS), name)
     masters = {data.broker_name: data.broker_addrs.get(0) for data in seen.route.broker_datas}
     return Page(
         title=name,

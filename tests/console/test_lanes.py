@@ -5,15 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import pytest
 
 from console.cluster_watch import monotonic_ms
+from console.laned_client import LanedClient, Reading
 from console.lanes import BUCKET, WAITING, Answer, Lanes, Question
-from tools.admin_client import AdminClient
-from tools.errors import AdminError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tests.support.deadline import wait_until
+from tools.admin_client import AdminClient, NameServers
+from tools.errors import AdminError, BrokerAnswerError
 
 PEER = "192.0.2.1:10911"
 
@@ -127,8 +131,18 @@ def test_what_was_known_stays_beside_the_error() -> None:
         peer.error = AdminError("no right")
         clock.ms += 3_000
         answer = lanes.ask(PEER, peer.question("a"), 0)
-    assert answer == Answer("answer 1", known.at_ms, "no right")
+    assert answer == Answer("answer 1", known.at_ms, "no right", clock.ms)
     assert answer.age_ms(clock.ms) == 3_000
+
+
+def test_a_failure_is_not_asked_again_sooner_than_an_answer() -> None:
+    peer, clock = Peer(), Clock()
+    peer.error = AdminError("no right")
+    with running(clock) as lanes:
+        for later_ms, asked in ((0, 1), (1_000, 1), (1, 2)):
+            clock.ms += later_ms
+            assert lanes.ask(PEER, peer.question("a"), 1_000).error == "no right"
+            assert len(peer.asked) == asked
 
 
 def test_an_odd_answer_is_a_sentence_and_the_worker_goes_on(
@@ -166,3 +180,76 @@ def test_the_end_answers_what_waits() -> None:
         assert "being stopped" in (waiting.result(20).error or "")
         peer.gate.set()
         assert future.result(20).error is not None
+
+
+class Answering(AdminClient):
+    """Answers with what the test gives; counts."""
+
+    def __init__(self) -> None:
+        self.name_servers = NameServers(("ns:1",))
+        self.now_ms = lambda: 0
+        self.asked: list[tuple[str, int, dict[str, str]]] = []
+        self.error: Exception | None = None
+
+    def call(self, address: str, code: Any, *rest: Any, **options: Any) -> RemotingCommand:
+        self.asked.append((address, int(code), dict(options.get("extra") or {})))
+        if self.error is not None:
+            raise self.error
+        return RemotingCommand.request(code, {}, b"answer %d" % len(self.asked))
+
+
+@contextmanager
+def laned(clock: Clock) -> Iterator[tuple[Answering, Lanes]]:
+    client = Answering()
+    lanes = Lanes(lambda _account: client, clock, 3)
+    lanes.start()
+    try:
+        yield client, lanes
+    finally:
+        lanes.stop()
+
+
+def test_functions_of_tools_ask_through_the_lanes() -> None:
+    clock = Clock()
+    with laned(clock) as (client, lanes):
+        reading = LanedClient(client, lanes, Reading(None, 1_000))
+        code = RequestCode.GET_BROKER_RUNTIME_INFO
+        first = reading.call(PEER, code, extra={"a": "1"}).body
+        assert reading.call(PEER, code, extra={"a": "1"}).body == first
+        assert reading.call(PEER, code, extra={"a": "2"}).body != first
+        assert LanedClient(client, lanes, Reading("bob", 1_000)).call(
+            PEER, code, extra={"a": "1"}
+        ).body not in (first,)
+        assert [extra["a"] for _, _, extra in client.asked] == ["1", "2", "1"]
+        clock.ms += 1_001
+        assert reading.call(PEER, code, extra={"a": "1"}).body == b"answer 4"
+
+
+def test_a_refusal_keeps_its_kind() -> None:
+    with laned(Clock()) as (client, lanes):
+        client.error = BrokerAnswerError(PEER, 206, "nobody is online")
+        reading = LanedClient(client, lanes, Reading(None, 1_000))
+        for _ in range(2):
+            with pytest.raises(BrokerAnswerError) as caught:
+                reading.call(PEER, RequestCode.GET_CONSUMER_CONNECTION_LIST)
+            assert caught.value.code == 206
+        assert len(client.asked) == 1
+
+
+def test_what_is_asked_later_is_an_error_until_then() -> None:
+    clock = Clock()
+    with laned(clock) as (client, lanes):
+        lanes.ask(PEER, Question("x", lambda _client, _at: None), 0)
+        reading = LanedClient(client, lanes, Reading(None, 60_000, is_later=True))
+        code = RequestCode.GET_BROKER_RUNTIME_INFO
+
+        with pytest.raises(AdminError, match=WAITING):
+            reading.call(PEER, code)
+
+        def is_answered() -> bool:
+            with suppress(AdminError):
+                return bool(reading.call(PEER, code).body)
+            return False
+
+        wait_until(is_answered)
+        assert len(client.asked) == 1

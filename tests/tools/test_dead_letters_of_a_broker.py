@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from remoting.headers.consumer import UpdateConsumerOffsetRequestHeader
 from remoting.headers.send_message import ConsumerSendMsgBackRequestHeader
 from remoting.request_code import RequestCode
+from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 from tools.admin_client import AdminClient, NameServers
 from tools.command_line import wall_clock_ms
@@ -41,7 +43,7 @@ class Operator:
 
     def give_up(self) -> None:
         """The group consumes them, and sends each back as one that will never be consumed."""
-        for message in self.messages():
+        for message in self.messages(len(BODIES)):
             offset = UpdateConsumerOffsetRequestHeader(
                 consumer_group=GROUP,
                 topic=TOPIC,
@@ -53,12 +55,21 @@ class Operator:
                 group=GROUP, offset=message.phy_offset, delay_level=-1
             )
             self.admin.call(self.address, RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        wait_until(lambda: count_dead_letters(self.admin, GROUP).count == len(BODIES))
 
-    def messages(self) -> list[MessageExt]:
-        """All of the topic, oldest first."""
-        found = find_newest(self.admin, TOPIC, 99, max_body=1 << 20)
-        assert found.problems == []
-        return found.messages[::-1]
+    def messages(self, count: int) -> list[MessageExt]:
+        """All of the topic, oldest first, once there are so many."""
+        found: list[MessageExt] = []
+
+        def are_there() -> bool:
+            newest_first = find_newest(self.admin, TOPIC, 99, max_body=1 << 20)
+            assert newest_first.problems == []
+            found[:] = newest_first.messages[::-1]
+            return len(found) >= count
+
+        wait_until(are_there)
+        assert len(found) == count
+        return found
 
     def resend(self) -> Iterator[ResendStep]:
         """All."""
@@ -86,7 +97,7 @@ def test_from_the_consumer_to_the_consumer(tmp_path: Path) -> None:
             _look(operator)
             steps = list(operator.resend())
             assert [step.result for step in steps] == ["SLAVE_NOT_AVAILABLE"] * 2
-            assert len(operator.messages()) == 4, "stored all the same"
+            operator.messages(4)  # stored all the same
         broker.terminate()
         broker.settings["brokerRole"] = "ASYNC_MASTER"
         broker.start()
@@ -95,7 +106,7 @@ def test_from_the_consumer_to_the_consumer(tmp_path: Path) -> None:
             assert [step.result for step in steps] == ["SEND_OK"] * 2
             _look_at_copies(operator, steps)
             assert [step.result for step in operator.resend()] == ["ALREADY_RESENT"] * 2
-            assert len(operator.messages()) == 6
+            operator.messages(6)
             assert count_dead_letters(operator.admin, GROUP).count == 2, "they stay where they are"
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [line["result"] for line in lines] == ["SLAVE_NOT_AVAILABLE"] * 2 + ["SEND_OK"] * 2
@@ -105,16 +116,19 @@ def _look(operator: Operator) -> None:
     """List and search."""
     letters, problems = newest(operator.admin, GROUP, 10)
     assert problems == []
-    sent = operator.messages()
+    sent = operator.messages(2)
     assert [letter.origin_topic for letter in letters] == [TOPIC] * 2
     assert [letter.message.msg_id for letter in letters] == [m.msg_id for m in sent[::-1]]
     assert [letter.origin_id for letter in letters] == [m.offset_msg_id for m in sent[::-1]]
     assert [letter.message.reconsume_times for letter in letters] == [1, 1]
     assert [letter.message.stored_body_size for letter in letters] == [300_000, 100]
     for wanted in (letters[0].letter_id, letters[0].message.msg_id):
-        (found,) = find(operator.admin, GROUP, [wanted])
-        assert isinstance(found, DeadLetter)
-        assert found.message.body == BODIES[1]
+        wait_until(partial(_finds_the_second, operator, wanted))  # the index follows the log
+
+
+def _finds_the_second(operator: Operator, wanted: str) -> bool:
+    (found,) = find(operator.admin, GROUP, [wanted])
+    return isinstance(found, DeadLetter) and found.message.body == BODIES[1]
 
 
 def _look_at_copies(operator: Operator, steps: list[ResendStep]) -> None:

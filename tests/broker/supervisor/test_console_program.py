@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,9 +24,10 @@ from broker.supervisor.console_program import (
 )
 from ipc.clock import SystemClock
 from tests.support.deadline import wait_until
+from tests.support.our_broker import OurBroker
 from tools.chaos.processes import is_running
 
-STAYS = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+STAYS = "import os, time; print(os.getpid(), flush=True); time.sleep(900)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {STAYS}"
 ENDS = "import sys; print('port 8088 is taken\\x1b', flush=True); sys.exit(3)"
 
@@ -88,6 +90,9 @@ def test_one_that_ends_is_started_ever_later(
             assert console._process is None, "not yet"
             clock.ms += 1
     assert delays_s == [1, 5, 30, 300, 300]
+    console.stop()
+    console.tick()
+    assert console._process is None, "nor after its stop"
 
 
 def test_one_that_ran_long_begins_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -168,3 +173,19 @@ def test_it_is_asked_for_on_the_name_servers_and_port(tmp_path: Path) -> None:
         *(sys.executable, "-m", "console"),
         *("-n", "a:1;b:2", "--port", "8089"),
     ]
+
+
+def test_a_broker_starts_it_once_it_serves_and_ends_it(tmp_path: Path) -> None:
+    """Whatever the console does, the broker serves, and stops in order."""
+    broker = OurBroker(tmp_path, consoleEnable="true", consolePort=0)
+    output = tmp_path / "logs" / OUTPUT
+    with broker.start():
+        wait_until(lambda: output.exists() and output.stat().st_size)
+        pids = [int(pid) for pid in re.findall(r"console: started, pid (\d+)", log_of(tmp_path))]
+        assert pids
+        assert broker.terminate() == 0
+    wait_until(lambda: not any(map(is_running, pids)))
+
+
+def log_of(directory: Path) -> str:
+    return (directory / "logs" / "broker.log").read_text()
