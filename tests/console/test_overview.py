@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+from console.figures import CLUSTER, IN_TPS, OUT_TPS
 from console.health import group_url
+from console.history import History
 from console.lanes import Lanes
 from console.page import Page, Query, Reader
 from console.snapshot import BrokerSeen, ClusterSnapshot, Told
 from console.tables import TableCell
-from console.views.overview import broker_state, overview
+from console.views.overview import broker_state, overview, rates
 from tests.console.pages import NOW, Answers
 from tools.admin_client import BrokerAddress
 
@@ -53,3 +55,16 @@ def test_states() -> None:
     slave = BrokerSeen(NEW.place, runtime=Told(RUNTIME, NOW))
     found = [broker_state(broker) for broker in (MASTER, NEW, gone, silent, slave)]
     assert found == ["master", "unknown", "gone", "silent", "slave"]
+
+
+def test_rates_are_those_of_the_history() -> None:
+    history = History()
+    told = {(CLUSTER, IN_TPS): 5.0, (CLUSTER, OUT_TPS): 7.0, ("b:1", IN_TPS): 9.0}
+    history.add(NOW - 10_000, told)
+    lanes = cast(Lanes, Answers())
+    reader = Reader(ClusterSnapshot(), history, lanes, None, lambda _a: None, (), NOW)  # type: ignore[arg-type,return-value]
+    data = rates(reader, Query({})).json_data()
+    assert [(line["name"], max(filter(None, line["values"]))) for line in data["series"]] == [
+        ("in", 5.0),
+        ("out", 7.0),
+    ]
