@@ -2,7 +2,7 @@
 
 Data only. The order is that of the navigation.
 
-Tested by tests/console/test_site.py.
+Tested by tests/console/test_server.py.
 """
 
 from __future__ import annotations
