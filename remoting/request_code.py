@@ -198,6 +198,8 @@ class RequestCode(IntEnum):
     GET_ACL_FILES = 28907
     VERIFY_LOG = 28910
     GET_LOG_DIGESTS = 28911
+    GET_METRICS_DUMP = 28912
+    GET_METRICS = 28913
 
 
 _NAMES = {int(code): code.name for code in RequestCode}
