@@ -5,7 +5,7 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.lanes import ANSWER_ERRORS, WAITING
@@ -15,7 +15,10 @@ from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection, ConsumerConnection
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import ConsumeStats, OffsetWrapper
-from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.body.subscription_group_config import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
 from tools.admin_client import RETRY_PREFIX, AdminClient
@@ -27,7 +30,8 @@ from tools.report import columns
 GROUPS: Final = columns("Group group | Lag diffTotal > | Consumes/s consumeTps >")
 QUEUES: Final = columns(
     "Topic topic | Broker brokerName | Queue queueId > | End brokerOffset > | "
-    "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | Behind behindMs >"
+    "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | "
+    "Behind at most behindMs >"
 )
 MEMBERS: Final = columns(
     "Client clientId | Address clientAddr | Language language | Version version"
@@ -58,10 +62,12 @@ def _lag(offset: OffsetWrapper) -> int:
 
 
 def _see(client: AdminClient, name: str) -> GroupSeen:
+    seen = _progress(client, name)
     try:
-        return GroupSeen(client.consume_stats(name), client.find_consumer_connection(name))
+        return replace(seen, connection=client.find_consumer_connection(name))
     except ANSWER_ERRORS as error:
-        return GroupSeen(problem=str(error))
+        said = [seen.problem, str(error)]
+        return replace(seen, problem="; ".join(each for each in said if each))
 
 
 def group_names(reader: Reader) -> list[str]:
@@ -183,10 +189,10 @@ def _queue_rows(stats: ConsumeStats, now_ms: int) -> list[list[object]]:
 
 
 def _behind(ms: int | None) -> TableCell | None:
-    """How long ago the last message that was consumed was stored; nothing when all is consumed."""
+    """The oldest message that waits is younger than the last that was consumed."""
     if ms is None:
         return None
-    return TableCell(duration_text(ms / 1000) if ms else "0 s", ms)
+    return TableCell(f"≤ {duration_text(ms / 1000)}" if ms else "0 s", ms)
 
 
 def _member(member: Connection) -> list[object]:
@@ -201,70 +207,84 @@ def _member(member: Connection) -> list[object]:
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def _config(query: Query) -> SubscriptionGroupConfig:
-    return SubscriptionGroupConfig(
-        group_name=query.needed("group"),
-        consume_enable=query.choice("consume", ("true", "false")) == "true",
-        retry_queue_nums=query.number("retryQueues", 1, 0, 1_000),
-        retry_max_times=query.number("retries", 16, -1, 1_000),
+def _config(client: AdminClient, address: str, query: Query) -> SubscriptionGroupConfig:
+    """For one broker: what the form leaves empty, and what it does not show, stays as it is."""
+    group = query.needed("group")
+    old = _old_config(client, address, group) or SubscriptionGroupConfig(group_name=group)
+    can = {True: "true", False: "false"}[old.consume_enable]
+    return replace(
+        old,
+        consume_enable=query.choice("consume", (can, "true", "false")) == "true",
+        retry_queue_nums=query.number("retryQueues", old.retry_queue_nums, 0, 1_000),
+        retry_max_times=query.number("retries", old.retry_max_times, -1, 1_000),
     )
+
+
+def _old_config(client: AdminClient, address: str, group: str) -> SubscriptionGroupConfig | None:
+    body = client.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+    table = SubscriptionGroupWrapper.from_json_bytes(body).subscription_group_table
+    return table.get(group)
+
+
+def _group_words(config: SubscriptionGroupConfig) -> str:
+    may = "may consume" if config.consume_enable else "may not consume"
+    return f"{may}, {config.retry_max_times} retries, {config.retry_queue_nums} retry queues"
 
 
 def _plan_group(reader: Reader, query: Query) -> list[str]:
-    config, client = _config(query), reader.client()
-    what = (
-        f"may consume: {config.consume_enable}, {config.retry_max_times} retries, "
-        f"{config.retry_queue_nums} retry queues"
-    )
-    masters = client.masters(query.needed("cluster"))
-    return [f"{each.broker_name}: group {config.group_name}, {what}." for each in masters]
+    client, group, sentences = reader.client(), query.needed("group"), []
+    for master in client.masters(query.needed("cluster")):
+        old = _old_config(client, master.address, group)
+        new = _group_words(_config(client, master.address, query))
+        was = f"is created: {new}" if old is None else f"{_group_words(old)} become {new}"
+        sentences.append(f"{master.broker_name}: group {group}: {was}.")
+    return sentences
 
 
 def _update_group(reader: Reader, query: Query) -> Done:
-    config, client = _config(query), reader.client()
+    client, group = reader.client(), query.needed("group")
     code, done, failed = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, [], []
     for master in client.masters(query.needed("cluster")):
         try:
+            config = _config(client, master.address, query)
             client.call(master.address, code, body=config.to_json_bytes())
             done.append(master.broker_name)
         except ANSWER_ERRORS as error:
             failed.append(str(error))
-    sentences = [f"Group {config.group_name}: done at {', '.join(done) or 'no broker'}.", *failed]
-    return Done(sentences, group_url(config.group_name or ""), ok=not failed)
+    sentences = [f"Group {group}: done at {', '.join(done) or 'no broker'}.", *failed]
+    return Done(sentences, group_url(group), ok=not failed)
 
 
-def _new_offsets(
-    client: AdminClient, query: Query
-) -> list[tuple[MessageQueue, OffsetWrapper, int]]:
+def _new_offsets(client: AdminClient, query: Query) -> list[tuple[MessageQueue, int | None, int]]:
     """Each queue of the topic with what the group has consumed, and where it would go on."""
     group, topic = query.needed("group"), query.needed("topic")
     when_ms = query.time_ms("time")
     if when_ms is None:
         raise ConsoleError("time is missing")
-    stats = client.consume_stats(group, topic)
-    puller = MessagePuller(client, topic)
-    found = []
-    for queue in puller.queues():
-        offset = stats.offset_table.get(queue)
-        if offset is not None:
-            found.append((queue, offset, puller.search_offset(queue, when_ms)))
-    if not found:
+    known = client.consume_stats(group, topic).offset_table
+    if not any(queue.topic == topic for queue in known):
         raise ConsoleError(f"group {group} has consumed nothing of topic {topic} yet")
-    return found
+    puller = MessagePuller(client, topic)
+    return [
+        (
+            queue,
+            known[queue].consumer_offset if queue in known else None,
+            puller.search_offset(queue, when_ms),
+        )
+        for queue in puller.queues()
+    ]
 
 
 def _plan_reset(reader: Reader, query: Query) -> list[str]:
     found = _new_offsets(reader.client(), query)
-    moved = sum(offset.consumer_offset - new for _, offset, new in found)
+    moved = sum(old - new for _, old, new in found if old is not None)
     words = f"{moved} messages are consumed again" if moved >= 0 else f"{-moved} are skipped"
-    return [
-        f"Group {query.needed('group')} goes on from there in topic {query.needed('topic')}: "
-        f"{words}.",
-        *(
-            f"{queue.broker_name} queue {queue.queue_id}: {offset.consumer_offset} becomes {new}."
-            for queue, offset, new in found
-        ),
-    ]
+    group, topic = query.needed("group"), query.needed("topic")
+    sentences = [f"Group {group} goes on from there in topic {topic}: {words}."]
+    for queue, old, new in found:
+        was = "nothing consumed, goes on at" if old is None else f"{old} becomes"
+        sentences.append(f"{queue.broker_name} queue {queue.queue_id}: {was} {new}.")
+    return sentences
 
 
 def _reset(reader: Reader, query: Query) -> Done:
@@ -282,6 +302,7 @@ def _reset(reader: Reader, query: Query) -> Done:
     return Done([f"Group {group}, topic {topic}: {who}.", *lines], group_url(group))
 
 
+_AS_IT_IS: Final = "Empty: as it is."
 VIEWS: Final = [
     View("/groups", "Consumer groups", "Topics", "groups.html.j2", groups),
     View("/group", "Consumer group", "", "consumer_group.html.j2", group_page),
@@ -293,9 +314,9 @@ ACTIONS: Final = [
         [
             Field("group", "Group"),
             Field("cluster", "Cluster", default="DefaultCluster"),
-            Field("consume", "May consume", "select", ("true", "false"), needed=False),
-            Field("retries", "Retries", kind="number", needed=False, default="16"),
-            Field("retryQueues", "Retry queues", kind="number", needed=False, default="1"),
+            Field("consume", "May consume", "select", ("", "true", "false"), needed=False),
+            Field("retries", "Retries", kind="number", needed=False, help=_AS_IT_IS),
+            Field("retryQueues", "Retry queues", kind="number", needed=False, help=_AS_IT_IS),
         ],
         _plan_group,
         _update_group,

@@ -1,6 +1,6 @@
 """Search: topics, groups, brokers by a part of their name, and messages by their id.
 
-Asks nobody: what is known is searched. One hit is shown at once by its link.
+Asks nobody: what is known is searched. Without a hit the nearest names are shown.
 
 Tested by tests/console/test_topics_view.py.
 """
@@ -20,6 +20,8 @@ from tools.report import columns
 
 HITS: Final = columns("Kind kind | Name name")
 MOST: Final = 200
+MAX_NEAR: Final = 255
+"""Of a text that is compared with all names: none is longer."""
 _ID_LENGTHS: Final = (32, 36, 40, 56)
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -31,9 +33,11 @@ def search(reader: Reader, query: Query) -> Page:
     """
     text = query.text("q")
     rows = _rows(reader, text) if text else []
-    nearest = [] if rows or not text else get_close_matches(text, _names(reader), n=3, cutoff=0.6)
+    if text and not rows:
+        near = get_close_matches(text[:MAX_NEAR], _names(reader), n=3, cutoff=0.6)
+        rows = [["the nearest", link(name, topic_url(name))] for name in near]
     return Page(
-        context={"text": text, "nearest": nearest},
+        context={"text": text},
         tables=[
             Table("hits", "Found", HITS, rows[:MOST], empty_text="Nothing has that in its name."),
         ],
@@ -41,7 +45,7 @@ def search(reader: Reader, query: Query) -> Page:
 
 
 def _names(reader: Reader) -> list[str]:
-    return [*(reader.snapshot.topics.value or ()), *group_names(reader)][:20_000]
+    return list(reader.snapshot.topics.value or ())[:20_000]
 
 
 def _rows(reader: Reader, text: str) -> list[list[object]]:

@@ -16,6 +16,7 @@ from console.snapshot import ClusterSnapshot
 from console.tables import Table, TableCell, badge, link, moment
 from remoting.body.route import QueueData, TopicRouteData
 from remoting.body.stats import TopicStatsTable
+from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.headers.topic import CreateTopicRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, unknown
@@ -104,11 +105,17 @@ def _see(client: AdminClient, name: str) -> TopicSeen:
     route = client.find_route(name)
     if route is None:
         raise ConsoleError(unknown("topic", name, client.topic_names()), 404)
+    stats, problems = TopicStatsTable(), []
+    groups: tuple[str, ...] = ()
     try:
         stats = client.topic_stats(name)
-        return TopicSeen(route, stats, tuple(client.groups_of_topic(name, route)))
     except ANSWER_ERRORS as error:
-        return TopicSeen(route, TopicStatsTable(), (), str(error))
+        problems.append(str(error))
+    try:
+        groups = tuple(client.groups_of_topic(name, route))
+    except ANSWER_ERRORS as error:
+        problems.append(str(error))
+    return TopicSeen(route, stats, groups, "; ".join(problems) or None)
 
 
 def topic_page(reader: Reader, query: Query) -> Page:
@@ -191,54 +198,61 @@ def _route_row(queues: QueueData, masters: dict[str, str | None]) -> list[object
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def _header(query: Query) -> CreateTopicRequestHeader:
+def _header(query: Query, old: TopicConfig | None) -> CreateTopicRequestHeader:
+    """The request for one broker: what the form leaves empty stays as it is there."""
+    topic = query.needed("topic")
+    before = old or TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8)
     return CreateTopicRequestHeader(
-        topic=query.needed("topic"),
+        topic=topic,
         default_topic=TEMPLATE_TOPIC,
-        read_queue_nums=query.number("readQueues", 8, 1, MAX_QUEUES),
-        write_queue_nums=query.number("writeQueues", 8, 1, MAX_QUEUES),
-        perm=int(query.choice("perm", ("6", "4", "2"))),
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        order=False,
+        read_queue_nums=query.number("readQueues", before.read_queue_nums, 1, MAX_QUEUES),
+        write_queue_nums=query.number("writeQueues", before.write_queue_nums, 1, MAX_QUEUES),
+        perm=int(query.choice("perm", (str(before.perm), "6", "4", "2"))),
+        topic_filter_type=before.topic_filter_type.value,
+        topic_sys_flag=before.topic_sys_flag,
+        order=before.order,
         attributes=query.text("attributes") or None,
     )
 
 
+def _config(client: AdminClient, address: str, topic: str) -> TopicConfig | None:
+    """How a broker has a topic; None when it does not have it."""
+    body = client.call(address, RequestCode.GET_ALL_TOPIC_CONFIG).body
+    return TopicConfigSerializeWrapper.from_json_bytes(body).topic_config_table.get(topic)
+
+
+def _words(reads: int, writes: int, perm: int) -> str:
+    return f"{reads} read and {writes} write queues, {PERMISSIONS.get(perm, perm)}"
+
+
 def _plan_update(reader: Reader, query: Query) -> list[str]:
-    header, client = _header(query), reader.client()
-    masters = client.masters(query.needed("cluster"))
-    route = client.find_route(header.topic)
-    before = {data.broker_name: data for data in route.queue_datas} if route else {}
-    sentences = []
-    for master in masters:
-        old = before.get(master.broker_name)
-        new = (
-            f"{header.read_queue_nums} read and {header.write_queue_nums} write queues, "
-            f"{PERMISSIONS[header.perm]}"
-        )
+    client, topic, sentences = reader.client(), query.needed("topic"), []
+    for master in client.masters(query.needed("cluster")):
+        old = _config(client, master.address, topic)
+        header = _header(query, old)
+        new = _words(header.read_queue_nums, header.write_queue_nums, header.perm)
         if old is None:
-            sentences.append(f"{master.broker_name}: topic {header.topic} is created with {new}.")
+            sentences.append(f"{master.broker_name}: topic {topic} is created with {new}.")
         else:
-            was = (
-                f"{old.read_queue_nums} read and {old.write_queue_nums} write queues, "
-                f"{PERMISSIONS.get(old.perm, old.perm)}"
-            )
+            was = _words(old.read_queue_nums, old.write_queue_nums, old.perm)
             sentences.append(f"{master.broker_name}: {was} become {new}.")
+        if header.attributes:
+            sentences.append(f"{master.broker_name}: attributes {header.attributes}.")
     return sentences
 
 
 def _update(reader: Reader, query: Query) -> Done:
-    header, client = _header(query), reader.client()
+    client, topic = reader.client(), query.needed("topic")
     done, failed = [], []
     for master in client.masters(query.needed("cluster")):
         try:
+            header = _header(query, _config(client, master.address, topic))
             client.call(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             done.append(master.broker_name)
         except ANSWER_ERRORS as error:
             failed.append(str(error))
-    sentences = [f"Topic {header.topic}: done at {', '.join(done) or 'no broker'}.", *failed]
-    return Done(sentences, topic_url(header.topic), ok=not failed)
+    sentences = [f"Topic {topic}: done at {', '.join(done) or 'no broker'}.", *failed]
+    return Done(sentences, topic_url(topic), ok=not failed)
 
 
 def _plan_delete(reader: Reader, query: Query) -> list[str]:
@@ -264,6 +278,7 @@ VIEWS: Final = [
     View("/topics", "Topics", "Topics", "topics.html.j2", topics),
     View("/topic", "Topic", "", "topic.html.j2", topic_page),
 ]
+_AS_IT_IS: Final = "Empty: as it is; 8 for a new topic."
 _CLUSTER: Final = Field("cluster", "Cluster", default="DefaultCluster")
 ACTIONS: Final = [
     Action(
@@ -272,13 +287,13 @@ ACTIONS: Final = [
         [
             Field("topic", "Topic"),
             _CLUSTER,
-            Field("readQueues", "Read queues", kind="number", needed=False, default="8"),
-            Field("writeQueues", "Write queues", kind="number", needed=False, default="8"),
+            Field("readQueues", "Read queues", kind="number", needed=False, help=_AS_IT_IS),
+            Field("writeQueues", "Write queues", kind="number", needed=False, help=_AS_IT_IS),
             Field(
                 "perm",
                 "Permission (6 both, 4 read, 2 write)",
                 "select",
-                ("6", "4", "2"),
+                ("", "6", "4", "2"),
                 needed=False,
             ),
             Field("attributes", "Attributes of 5.x", needed=False, help="+message.type=FIFO"),

@@ -86,6 +86,10 @@ class ElectionLoads:
         """No fault comes any more; what is under way is finished from now on."""
         self.disturb()
         self._judged.stop_sending()
+
+    def healed(self) -> None:
+        """All members are in the set: no former master is left that does not know of its
+        successor, and whose answers to acknowledgements nobody would keep (seed 7234)."""
         if self._judged.pops is not None:
             self._judged.pops.keep_acks()
         self._last_epoch = self._epoch()
@@ -98,5 +102,5 @@ class ElectionLoads:
         return found
 
     def _acks_kept(self) -> bool:
-        """Whether the master of the last fault's end is the master still."""
+        """Whether the master that all had when it was healed is the master still."""
         return self._last_epoch is not None and self._epoch() == self._last_epoch

@@ -171,6 +171,7 @@ class ElectionRun:
             self._break_things()
             self._loads.stop_sending()
             self._heal()
+            self._loads.healed()
         finally:
             if not self._producers.stop():
                 self._result.violations.append("a producer hangs: an answer never came")
