@@ -43,7 +43,7 @@ def line(ts: int, seq: int, state: str | None = "in_sync", boot: int = 0, **chan
 class Dumps:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.clock = ManualClock(wall_ms=T0 + 100 * HOUR)
+        self.clock = ManualClock(T0 + 100 * HOUR)
 
     def write(self, *lines: Any, packed: bool = True, broker_id: int = 0, end: bytes = b"") -> Path:
         first = lines[0]
@@ -140,7 +140,7 @@ def test_where_nothing_is_known(dumps: Dumps) -> None:
     assert [point.lines for point in answer.points] == [0, 0]
     unknown = DumpIncident(replica="", from_=T0, to=None, state="unknown")
     assert answer.incidents == [unknown]
-    dumps.clock.set_wall(T0 - HOUR)
+    dumps.clock.jump_to(T0 - HOUR)
     assert dumps.ask(T0, T0 + HOUR, 2).incidents == []  # It has not come yet.
 
 
