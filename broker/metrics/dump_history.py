@@ -81,7 +81,7 @@ class DumpHistory:
         if before is not None and before.boot != line.boot:
             before = None
         if before is not None and line.seq <= before.seq:
-            return  # A file that was cut or copied: it is there twice.
+            return  # Of a file that is there plain and compressed.
         self._before = line
         self._incidents.take(line)
         if line.ts >= self._begin_ms:

@@ -78,15 +78,10 @@ class DumpLines:
     """Iterated once: the lines of these files. Owned by: one thread."""
 
     def __init__(self, files: list[DumpFile], begin_ms: int, end_ms: int) -> None:
-        """files: of one broker; those that can have no line in [begin_ms, end_ms) are left out."""
-        chosen = {
-            (file.day, file.hhmm, file.boot, file.seq, file.packed): file
-            for file in files
-            if not file.hidden and _overlaps(file, begin_ms, end_ms)
-        }
-        # A plain file that is there compressed, too, says the same.
+        """files: of one broker; those that can have no line in [begin_ms, end_ms) are left out. One
+        that is there both plain and compressed is read twice: its lines have the same `seq`."""
         self._files = [
-            file for key, file in chosen.items() if file.packed or (*key[:-1], True) not in chosen
+            file for file in files if not file.hidden and _overlaps(file, begin_ms, end_ms)
         ]
         self._range = (begin_ms, end_ms)
         self._decoder = msgspec.json.Decoder(DumpLine)

@@ -203,3 +203,40 @@ def test_an_answer_has_room_for_so_many_incidents(
     answer = dumps.ask(T0, T0 + 100_000)
     assert answer.partial_up_to == T0 + 35_000
     assert [each.from_ - T0 for each in answer.incidents] == [5_000, 15_000, 25_000]
+
+
+def test_an_interval_has_room_for_a_late_line(dumps: Dumps) -> None:
+    assert dumps.ask(T0, T0 + 60_000).step == 10_000
+    assert dumps.ask(T0, T0 + 60_001, 2).step == 30_001
+
+
+def test_the_worst_of_an_interval_stays(dumps: Dumps) -> None:
+    dumps.write(line(T0, 1, "disconnected"), line(T0 + 5_000, 2))
+    (point,) = dumps.ask(T0, T0 + 10_000).points
+    assert not point.replicas["b:1"].in_sync
+
+
+def test_incidents_of_before_are_not_told_and_gaps_end_them(dumps: Dumps) -> None:
+    early = [line(T0 + 5_000 * n, n + 1, "disconnected" if n == 1 else "in_sync") for n in range(8)]
+    away = [line(T0 + 40_000, 9, "disconnected"), line(T0 + 80_000, 10, "disconnected")]
+    dumps.write(*early, *away)
+    assert dumps.ask(T0 + 30_000, T0 + 120_000).incidents == [
+        DumpIncident(replica="", from_=T0 + 40_000, to=T0 + 80_000, state="unknown"),
+        DumpIncident(replica="b:1", from_=T0 + 40_000, to=T0 + 40_000, state="disconnected"),
+        DumpIncident(replica="", from_=T0 + 80_000, to=None, state="unknown"),
+        DumpIncident(replica="b:1", from_=T0 + 80_000, to=T0 + 80_000, state="disconnected"),
+    ]
+
+
+def test_other_buckets_are_no_difference(dumps: Dumps) -> None:
+    other = {"ack_latency": {"le": [0.2], "counts": [9, 9], "sum": 0.0}}
+    dumps.write(line(T0, 1), line(T0 + 5_000, 2, **other))
+    (point,) = dumps.ask(T0, T0 + 10_000).points
+    assert point.ack_latency.counts == []
+
+
+def test_a_bad_line_counts_once_though_its_minute_has_two_lives(dumps: Dumps) -> None:
+    first = dumps.write(*steady(T0, 2), packed=False)
+    first.write_bytes(b"?\n" + first.read_bytes())
+    dumps.write(*steady(T0 + 20_000, 2, boot=1))
+    assert dumps.ask(T0, T0 + 60_000).bad_lines == 1
