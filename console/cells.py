@@ -1,6 +1,6 @@
 """Cells of numbers that brokers tell: an age, a count; nothing for what is not known or no number.
 
-Pure; any thread. Tested by tests/console/test_cells.py.
+Pure; any thread. Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ _MISSING: Final = (
 @click.option(
     "--dumps",
     type=click.Path(path_type=Path),
-    help="A directory of metrics dumps: shows the history of brokers that do not answer.",
+    help="The directory of the brokers' metrics dumps: shows 40 days of their history.",
 )
 @click.option(
     "--host-name",

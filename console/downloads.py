@@ -3,7 +3,7 @@
 In process `console`; read while it is sent, in Starlette's pool of threads, so that it takes the
 memory of one pull. Signed-in readers only. What could not be read is a line of its own.
 
-Tested by tests/console/test_dead_letters_view.py.
+Tested by tests/console/test_server.py.
 """
 
 from __future__ import annotations

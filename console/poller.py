@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.2
 NAMES_MS: Final = 2_000
-TOPICS_MS: Final = 10_000
+TOPICS_MS: Final = 5_000
 WATCHED_MS: Final = 1_200
 IDLE_MS: Final = 5_000
 RUNTIME_MS: Final = 10_000

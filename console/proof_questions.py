@@ -3,7 +3,7 @@
 Each is a function of a client and an address; 60, 61, 202, 208, 200055 and 28910 (status). Run by
 the workers of console/lanes.py. What a broker answers is checked here: a number is a number.
 
-Tested by tests/console/test_proof_questions.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from console.lanes import Question
-from console.snapshot import HaTold
+from console.metric_names import POLLED
+from console.snapshot import HaTold, Metrics
 from remoting.body.ha_runtime_info import HARuntimeInfo
 from remoting.body.kv_table import KVTable
+from remoting.body.metrics_answer import MetricsAnswer
 from remoting.body.route import ClusterInfo
 from remoting.body.topic_config import TopicList
+from remoting.headers.metrics import GetMetricsRequestHeader
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
@@ -49,6 +54,18 @@ def _topics(client: AdminClient, address: str) -> tuple[str, ...]:
     return tuple(sorted(TopicList.from_json_bytes(response.body).topic_list))
 
 
+def _metrics(client: AdminClient, address: str) -> Metrics:
+    header = GetMetricsRequestHeader(names=",".join(POLLED))
+    response = client.call(address, RequestCode.GET_METRICS, header, timeout_ms=TIMEOUT_MS)
+    try:
+        answer = msgspec.json.decode(response.body, type=MetricsAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AdminError(f"broker {address}: its metrics cannot be read: {error}") from error
+    return Metrics(answer.metrics)
+
+
+METRICS: Final = Question("metrics", _metrics)
+"""Of our brokers: what metric_names.POLLED names."""
 RUNTIME: Final = Question("runtime", _runtime)
 HA_STATUS: Final = Question("ha", _ha)
 CLUSTER: Final = Question("cluster", _brokers)

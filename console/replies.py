@@ -3,7 +3,7 @@
 A page asks few brokers, so that its answer comes soon whatever the size of the cluster: those of
 the name that the reader chose, else the first few. Any thread.
 
-Tested by tests/console/test_replies.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Data only. The order is that of the navigation.
 
-Tested by tests/console/test_site.py.
+Tested by tests/console/test_server.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from console.lanes import Question
 from console.page import Action, View
+from console.questions import METRICS
 from console.views import (
     brokers,
     damage,
@@ -58,4 +59,4 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *transactions.ACTIONS,
     *damage.ACTIONS,
 )
-POLLED_METRICS: Final[Question[Any] | None] = None
+POLLED_METRICS: Final[Question[Any] | None] = METRICS

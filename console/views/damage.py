@@ -4,7 +4,7 @@ From the metrics of our brokers, and for the chosen ones from 28910, which only 
 knows. Verifying has all members of a group read their logs again and compare them: a job with
 progress that can be stopped, the same function as `mqadmin verifyReplica`.
 
-Tested by tests/console/test_damage_view.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Only SEND_OK counts as resent (tools/dead_letter_resend.py says what is promised); each letter has
 its audit line in the file that `mqadmin resendDlq` writes, too. Bodies are for signed-in readers.
 
-Tested by tests/console/test_dead_letters_view.py.
+Tested by tests/console/test_server.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """History: lag and state of a group's replicas over an hour, a day or forty days, incidents marked.
 
-From the brokers' dumps where `--dumps` names their directory; else, and for Java brokers always,
-from what this console has seen since it was started, six hours at most. A gap is shown as a gap.
+From the brokers' dumps: of the directory that `--dumps` names, else as the brokers tell them. Where
+neither is, as for Java brokers, from what this console has seen since it was started, six hours at
+most. A gap is shown as a gap.
 
 Tested by tests/console/test_history_view.py.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from console.broker_history import ask_group
 from console.dumps import Dumps, Spell, Stretch, joined
 from console.figures import REPLICA_STATES, STATE
 from console.health import group_url
@@ -114,11 +116,11 @@ def _row(spell: Spell) -> list[object]:
 
 
 def _stretch(reader: Reader, cluster: str, name: str, span: str) -> Stretch | None:
-    """Of the dumps; None without a directory."""
+    """Of the dumps: of a directory, else as the brokers tell them; None when nobody does."""
     dumps = reader.options.get(DUMPS)
-    if not isinstance(dumps, Dumps):
-        return None
     length_ms, step_ms = SPANS[span]
+    if not isinstance(dumps, Dumps):
+        return ask_group(reader, reader.snapshot.groups().get((cluster, name), []), length_ms)
     return dumps.read((cluster, name), reader.now_ms - length_ms, reader.now_ms, step_ms)
 
 
@@ -130,6 +132,9 @@ def _past(reader: Reader, cluster: str, name: str, span: str) -> tuple[list[Spel
         if not members and stretch is None:
             raise ConsoleError(f"there is no broker group {name} in cluster {cluster}", 404)
         return own_spells(reader, members, SPANS[span][0]), _own_sentences(stretch, members, span)
+    if not isinstance(reader.options.get(DUMPS), Dumps):
+        said = f"From the own dumps of {stretch.files} of {stretch.files + stretch.unread} brokers."
+        return stretch.spells, [said, *stretch.problems]
     sentences = [f"From {stretch.files} files of the brokers' own dumps."]
     if stretch.unread:
         sentences = [

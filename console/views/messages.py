@@ -3,7 +3,7 @@
 A peek never moves an offset: nothing here joins a group or commits. Bodies are for signed-in
 readers only.
 
-Tested by tests/console/test_messages_view.py.
+Tested by tests/console/test_server.py.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from console.figures import CLUSTER, IN_TPS, OUT_TPS
 from console.health import findings, group_url, verdict
 from console.page import Page, Query, Reader, View
+from console.plots import Line, plot_data
 from console.snapshot import BrokerSeen
 from console.tables import Table, TableCell, badge, link
 from tools.broker_numbers import first_number, number, out_tps_key
@@ -43,6 +45,20 @@ def overview(reader: Reader, query: Query) -> Page:
             ),
         ],
     )
+
+
+def rates(reader: Reader, query: Query) -> Page:
+    """Messages into and out of all masters, a second; of the last minutes.
+
+    minutes.
+    """
+    minutes = query.number("minutes", 15, 1, 360)
+    first_ms = reader.now_ms - minutes * 60_000
+    lines = [
+        Line(name, "msg/s", reader.history.read((CLUSTER, figure), first_ms, reader.now_ms))
+        for name, figure in (("in", IN_TPS), ("out", OUT_TPS))
+    ]
+    return Page(data=plot_data(lines))
 
 
 def _row(broker: BrokerSeen, now_ms: int) -> list[object]:
@@ -80,4 +96,7 @@ def broker_state(broker: BrokerSeen) -> str:
     return "master" if broker.is_master else "slave"
 
 
-VIEWS: Final = [View("/", "Overview", "Overview", "overview.html.j2", overview)]
+VIEWS: Final = [
+    View("/", "Overview", "Overview", "overview.html.j2", overview),
+    View("/rates", "Rates", "", "", rates),
+]

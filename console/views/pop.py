@@ -3,7 +3,7 @@
 From the metrics of our brokers, whose names are those of RocketMQ 5.x; request 200055 tells how
 many pops wait for one group and topic, which the reader names. A Java broker tells only the latter.
 
-Tested by tests/console/test_pop_view.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

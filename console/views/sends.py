@@ -3,7 +3,7 @@
 All of it is the difference of two answers of a broker's metrics (console/rates.py); a Java broker
 tells only how many messages it stores each second.
 
-Tested by tests/console/test_sends_view.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

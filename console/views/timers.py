@@ -3,7 +3,7 @@
 From the metrics of our brokers; requests 60 and 61, which Java's 5.x brokers answer, too, tell the
 rest. Which messages wait is in nobody's answers: the wheel knows slots and not keys.
 
-Tested by tests/console/test_timers_view.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

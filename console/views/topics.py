@@ -5,12 +5,14 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
 from console.lanes import ANSWER_ERRORS
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
+from console.snapshot import ClusterSnapshot
 from console.tables import Table, TableCell, badge, link, moment
 from remoting.body.route import QueueData, TopicRouteData
 from remoting.body.stats import TopicStatsTable
@@ -45,13 +47,22 @@ _SYSTEM: Final = frozenset(
 )
 
 
-def topic_kind(topic: str) -> str:
-    """By its name."""
+def own_names(snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Topics that each broker has for itself, by the names of brokers and clusters."""
+    names: set[str] = set()
+    for broker in snapshot.brokers:
+        place = broker.place
+        names |= {place.broker_name, place.cluster, f"{place.cluster}_REPLY_TOPIC"}
+    return frozenset(names)
+
+
+def topic_kind(topic: str, own: Collection[str] = ()) -> str:
+    """By its name. `own`: see own_names."""
     if topic.startswith(RETRY_PREFIX):
         return "retry"
     if topic.startswith(DLQ_PREFIX):
         return "dead letters"
-    is_system = topic.startswith(("rmq_sys_", "RMQ_SYS_")) or topic in _SYSTEM
+    is_system = topic.startswith(("rmq_sys_", "RMQ_SYS_")) or topic in _SYSTEM or topic in own
     return "system" if is_system else "normal"
 
 
@@ -68,8 +79,9 @@ def topics(reader: Reader, query: Query) -> Page:
     wanted = query.choice("kind", (*KINDS, "all"))
     told = reader.snapshot.topics
     rows: list[list[object]] = []
+    own = own_names(reader.snapshot)
     for topic in told.value or ():
-        kind = topic_kind(topic)
+        kind = topic_kind(topic, own)
         if wanted in (kind, "all"):
             rows.append([link(topic, topic_url(topic)), kind])
     return Page(
@@ -111,7 +123,7 @@ def topic_page(reader: Reader, query: Query) -> Page:
         title=name,
         context={
             "name": name,
-            "kind": topic_kind(name),
+            "kind": topic_kind(name, own_names(reader.snapshot)),
             "problem": seen.problem,
             "crumbs": [("Topics", "/topics")],
         },

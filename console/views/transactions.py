@@ -4,7 +4,7 @@ The half topic's queue and the progress of the checks in it (202, 208), which Ja
 ours do: what lies between has no end yet, or only one that the checks have not passed. Our brokers'
 metrics, with 5.x's names, tell more. The texts of messages are no business of this page.
 
-Tested by tests/console/test_transactions_view.py.
+Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations

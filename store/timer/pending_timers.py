@@ -9,12 +9,13 @@ the thread of TimerMessageStore. It knows no record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from store.java_hash import string_hash
-from store.timer.timer_log import TimerUnit
+from store.timer.timer_log import TimerLogReader, TimerUnit
 from store.timer.timer_metrics import TimerMetrics
+from store.timer.timer_wheel import TimerWheel
 
 NOTHING_PENDING: Final = 1 << 62
 
@@ -74,3 +75,11 @@ class PendingTimers:
     def first_phy_offset(self) -> int:
         """Start of the first commit log file that a waiting timer needs, or NOTHING_PENDING."""
         return min(self._files) * self._file_size if self._files else NOTHING_PENDING
+
+
+def units_from(wheel: TimerWheel, log: TimerLogReader, read_ms: int) -> Iterator[TimerUnit]:
+    """The units of all slots from a read time on, as far as their chains can be read."""
+    for time_ms in wheel.reader.used_slots(read_ms):
+        slot = wheel.slot(time_ms)
+        if slot is not None:
+            yield from log.chain(slot.last_pos)

@@ -22,7 +22,7 @@ from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
 from store.timer.early_marks import mark_delivered
-from store.timer.pending_timers import NOTHING_PENDING, PendingTimers
+from store.timer.pending_timers import NOTHING_PENDING, PendingTimers, units_from
 from store.timer.placement import round_down
 from store.timer.timer_enqueue import BATCH, CountEntered, TimerEnqueue
 from store.timer.timer_flush import TimerFlush
@@ -354,11 +354,13 @@ class TimerMessageStore(ServiceThread):
         """Slots that the delivery has left are counted out."""
         read_ms = self._read_ms
         if self._enqueue.follows and 0 < read_ms < self._settled_ms - STEP_BACK_MS:
-            self._unsettle(read_ms)
-        if read_ms <= self._settled_ms:
-            return
-        if read_ms > self._write_ms and not self._enqueue.follows:
-            # Of before the clock was set back.
+            # The master's wall clock was set back: what it has yet to deliver counts again.
+            waiting = units_from(self._wheel, self._log.reader, read_ms)
+            self._pending.restart(waiting, self._clock.now_ms())
+            self._settled_ms = read_ms
+            self._flusher.note_change()
+        is_stale = read_ms > self._write_ms and not self._enqueue.follows  # the clock was set back
+        if read_ms <= self._settled_ms or is_stale:
             return
         while (time_ms := self._wheel.reader.next_slot(self._settled_ms, read_ms)) is not None:
             slot = self._wheel.slot(time_ms)
@@ -369,32 +371,10 @@ class TimerMessageStore(ServiceThread):
             self._flusher.note_change()
         self._settled_ms = read_ms
 
-    def _unsettle(self, read_ms: int) -> None:
-        """The master's wall clock was wrong and was set back. What it delivered too early may come
-        again if this broker leads; slots that it has yet to deliver must not count as delivered."""
-        log.warning(
-            "the master's wall clock was set back: its timers are delivered up to %s ms, not %s",
-            read_ms,
-            self._settled_ms,
-        )
-        reader = self._wheel.reader
-        slots = [self._wheel.slot(time_ms) for time_ms in reader.used_slots(read_ms)]
-        units = (
-            unit
-            for slot in slots
-            if slot is not None
-            for unit in self._log.reader.chain(slot.last_pos)
-        )
-        self._pending.restart(units, self._clock.now_ms())
-        self._settled_ms = read_ms
-        self._flusher.note_change()
-
     def _publish_keep_from(self) -> None:
-        keep_from = self._pending.first_phy_offset
-        if self._enqueue.queue_offset < self._queue.bounds[1]:
-            keep_from = min(
-                keep_from, max(self._queue.phy_offset_at(self._enqueue.queue_offset), 0)
-            )
+        keep_from, queue_offset = self._pending.first_phy_offset, self._enqueue.queue_offset
+        if queue_offset < self._queue.bounds[1]:
+            keep_from = min(keep_from, max(self._queue.phy_offset_at(queue_offset), 0))
         self._keep_from = keep_from
 
     # -- files ---------------------------------------------------------------------------------

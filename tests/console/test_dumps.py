@@ -72,6 +72,13 @@ def test_an_incident_over_two_files_is_one(tmp_path: Path) -> None:
     assert found.spells[1:] == [Spell("b:1", "disconnected", T0 + HOUR - 10_000, T0 + HOUR + 5_000)]
 
 
+def test_an_incident_ends_where_the_lines_do(tmp_path: Path) -> None:
+    life = Life()
+    lines = life.lines(T0, 2, replicas=[replica(state="disconnected")])
+    write_dump(tmp_path, lines + life.lines(T0 + 600_000, 1, replicas=[replica()]))
+    assert read(tmp_path).spells[1:] == [Spell("b:1", "disconnected", T0, T0 + 5_000)]
+
+
 def test_an_election_is_a_moment(tmp_path: Path) -> None:
     role = {"ts": T0 + 5, "role": "LEAD", "epoch": 4, "cause": "notified", "without_master_ms": 900}
     life = Life()

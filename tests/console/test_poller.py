@@ -161,7 +161,7 @@ def test_how_often_the_status_is_asked(watchers: int, asked: int) -> None:
     for _ in range(50):
         world.step(200)
     assert world.lanes.asked.count(("m:1", HA_STATUS.key)) == asked
-    assert world.lanes.asked.count(("ns:9876", TOPICS.key)) == 1
+    assert world.lanes.asked.count(("ns:9876", TOPICS.key)) == 2
 
 
 def test_what_is_published_has_a_new_number() -> None:

@@ -75,8 +75,9 @@ def test_a_restart_and_the_first_answer_have_no_rates() -> None:
 
 def test_one_answer_counts_once_and_a_broker_that_is_gone_is_forgotten() -> None:
     made = Rates()
-    made.figures(snapshot(NOW, answers(5)))
-    assert made.figures(snapshot(NOW, answers(5))) == {}
+    exposed = {metric_names.UNREPLICATED_BYTES: [({}, 1.0)]}
+    assert made.figures(snapshot(NOW, exposed)) != {}
+    assert made.figures(snapshot(NOW, exposed)) == {}
     made.figures(ClusterSnapshot())
     assert made._before == {}
 

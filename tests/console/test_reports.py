@@ -141,7 +141,6 @@ def test_nothing_else_is_served(browser: TestClient, demo: Reports, name: str) -
     place = demo.directory / f"dt={DATE}"
     (place / "secret.txt").write_text("secret")
     (place / "replicas.csv").symlink_to(outside)
-    os.mkfifo(place / "incidents.csv")
     (demo.directory / "dt=2026-03-15").symlink_to(place)
     (demo.directory / "index.html").mkdir()
     answer = browser.get(f"/reports/{name}")
@@ -152,6 +151,7 @@ def test_nothing_else_is_served(browser: TestClient, demo: Reports, name: str) -
 def test_a_name_is_matched_to_its_end(demo: Reports) -> None:
     assert demo.file(f"dt={DATE}/report.html") is not None
     assert demo.file(f"dt={DATE}/report.html\n") is None
+    os.mkfifo(demo.directory / f"dt={DATE}" / "incidents.csv")
     assert demo.file(f"dt={DATE}/incidents.csv") is None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ from tests.console.console_on_broker import ConsoleWorld, console_world
 from tests.support.deadline import wait_until
 from tools.admin_client import AdminClient, NameServers
 from tools.message_puller import MessagePuller
+from tools.mqadmin import main as mqadmin
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +214,64 @@ def test_sign_out_ends_it(world: ConsoleWorld) -> None:
     token = re.findall(r'csrf_token" value="([^"]+)', page.text)[0]
     browser.post("/sign-out", data={"csrf_token": token})
     assert browser.get("/messages?topic=Hello").status_code == 401
+
+
+# -- what brokers prove ------------------------------------------------------------------------
+
+
+def test_replication_is_what_mqadmin_prints(world: ConsoleWorld) -> None:
+    """But for what changes from one question to the next."""
+    name_server = f"127.0.0.1:{world.broker.ports['namesrv']}"
+    wait_until(lambda: all(broker.ha.value for broker in world.console.watch.snapshot().brokers))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert mqadmin(["haStatus", "--json", "-n", name_server]) == 0
+    printed, shown = json.loads(out.getvalue()), world.guest.get("/replication.json").json()
+    for one in (printed[0], shown[0]):
+        one["status"].pop("timestamp")
+        one["status"].pop("masterCommitLogMaxOffset")
+    assert shown == printed
+    assert shown[0]["status"]["master"] is True
+
+
+def test_a_real_broker_tells_of_timers_pops_halves_and_its_log(world: ConsoleWorld) -> None:
+    title = world.console.watch.snapshot().brokers[0].title
+
+    def wheel() -> dict[str, Any]:
+        found: dict[str, Any] = world.guest.get("/timers.json").json()["wheels"][0]
+        return found
+
+    wait_until(lambda: isinstance(wheel()["readTime"], int))  # its wheel is opened after its start
+    assert wheel()["broker"] == title
+    halves = world.guest.get("/transactions.json").json()["halves"]
+    assert (halves[0]["broker"], halves[0]["givenUp"]) == (title, 0)
+    (passed,) = world.guest.get("/scrub.json").json()["passes"]
+    assert passed["broker"] == title
+    waiting = world.guest.get("/pop.json?group=nobody&topic=Hello").json()["waiting"]
+    assert waiting == [] or waiting[0]["pops"] == 0
+
+
+def test_a_log_is_verified_by_a_job(world: ConsoleWorld) -> None:
+    name = world.console.watch.snapshot().brokers[0].place.broker_name
+    answer = world.post("verifyReplica", broker=name)
+    assert answer.status_code == 200, answer.text
+    found = re.search(r"/jobs/[0-9a-f]+", answer.text)
+    assert found is not None
+    job = found[0]
+    wait_until(lambda: world.operator.get(job + ".json").json()["state"] != "running")
+    told = world.operator.get(job + ".json").json()
+    assert told["state"] == "done", told
+    assert any("no other broker of the group to compare with" in line for line in told["lines"])
+
+
+def test_a_recall_of_a_timer_that_waits(world: ConsoleWorld) -> None:
+    """recallMessageEnable is false by default: the broker's refusal is the answer."""
+    name = world.console.watch.snapshot().brokers[0].place.broker_name
+    text = f"v1 Hello {name} {4_000_000_000_000} KEY"
+    handle = base64.urlsafe_b64encode(text.encode()).decode()
+    plan = world.post("recallTimer", step="plan", recallHandle=handle)
+    assert "due 2096-10-02 07:06:40 UTC, will not be delivered" in plan.text
+    answer = world.post("recallTimer", recallHandle=handle)
+    assert answer.status_code == 502
+    assert "Not done" in answer.text
+    assert world.audit()[-1]["result"] == "failed"
