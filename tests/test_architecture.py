@@ -157,7 +157,6 @@ USUAL_MODULE_LINES = 400
 LIST_STEP = 20
 LONG_MODULES = {
     "broker.failover.member": 560,
-    "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
     "broker.pop.pop_message_processor": 540,
     "broker.pop.pop_revive_service": 460,

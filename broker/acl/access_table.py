@@ -141,6 +141,8 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _reads(),
     Code.GET_BROKER_EPOCH_CACHE: _reads(),
     Code.GET_COLD_DATA_FLOW_CTR_INFO: _reads(),
+    Code.GET_METRICS: _reads(),
+    Code.GET_METRICS_DUMP: _reads(),
     # Operators who change something.
     Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _OPERATOR,

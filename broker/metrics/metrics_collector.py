@@ -16,54 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
+from broker.metrics.page_metrics import page_sources
 from broker.metrics.readiness import ready_reason
 from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot
-from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
-from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
-from ha.refusals import RefusalReason
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
 from remoting.metrics.metric import Metric, Rows
-from store.compaction.compaction_slots import (
-    COMPACTION_BEHIND,
-    COMPACTION_BYTES_AFTER,
-    COMPACTION_BYTES_BEFORE,
-    COMPACTION_ENDED_MS,
-    COMPACTION_KEYLESS,
-    COMPACTION_LOGS,
-    COMPACTIONS,
-    COMPACTIONS_FAILED,
-)
 from store.control_slots import (
-    CHANGED_CHUNKS,
-    DIFFERING_CHUNKS,
-    DISPATCHED_OFFSET,
-    EMERGENCY_BYTES,
     FENCE_COUNT,
     FENCED_BYTES,
-    FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     PUT_ASIDE,
     PUT_OFF,
-    QUEUE_UNITS_LOST,
-    QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
-    RECORDS_LEFT_OUT,
-    REPAIRED_RANGES,
-    RUNNING_FLAGS,
-    SCRUB_DAMAGED_RANGES,
-    SCRUB_PASS_ENDED_MS,
-    SCRUBBED_BYTES,
     PutOffBy,
 )
 from store.disk_space import least_used_ratio, used_ratio
 from store.log_directories import LogDirectories
 from store.message_codec import fixed_size, read_store_timestamp
 from store.put_aside import ReadBy
-from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
     from broker.metrics.metrics_dump import MetricsDump
@@ -71,15 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OFFSETS: Final = {
-    "min": MIN_PHY_OFFSET,
-    "max": MAX_PHY_OFFSET,
-    "dispatched": DISPATCHED_OFFSET,
-    "flushed": FLUSHED_OFFSET,
-    "replicated": REPLICATED_OFFSET,
-}
 _STORAGE: Final = table.STORAGE
-_NOT_SHOWN: Final = {table.HA_OBSERVED_MS}
 _SMALLEST_RECORD: Final = fixed_size(0)
 """Bytes; the store timestamp is within the first 76."""
 
@@ -157,42 +123,13 @@ class BrokerCollector:
         self._replica_view = ReplicaView(reader, page, children, clock)
         self._dump: MetricsDump | None = None
         self._sources: Mapping[Metric, Callable[[], Rows]] = {
-            table.STORE_OFFSET: self._offsets,
-            table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
-            table.STORE_DISK_FULL: lambda: _one(
-                bool(self._counters[RUNNING_FLAGS] & RunningFlag.DISK_FULL)
-            ),
+            **page_sources(page.counters, clock),
             table.STORE_DISK_USED: lambda: [
                 ((name,), [ratio]) for name, ratio in self._storage.used_ratios().items()
             ],
-            table.STORE_EMERGENCY_SPACE: lambda: self._counter(EMERGENCY_BYTES),
-            table.STORE_FENCED_RANGES: lambda: _one(self._counters[FENCE_COUNT]),
-            table.STORE_FENCED_BYTES: lambda: _one(self._counters[FENCED_BYTES]),
-            table.STORE_SCRUBBED: lambda: self._counter(SCRUBBED_BYTES),
-            table.STORE_SCRUB_PASS: lambda: _time(self._counters[SCRUB_PASS_ENDED_MS]),
-            table.STORE_SCRUB_DAMAGE: lambda: self._counter(SCRUB_DAMAGED_RANGES),
-            **_compaction_sources(page.counters),
-            table.STORE_REPAIRED: lambda: self._counter(REPAIRED_RANGES),
-            table.STORE_CHANGED_CHUNKS: lambda: self._counter(CHANGED_CHUNKS),
-            table.STORE_DIFFERING_CHUNKS: lambda: self._counter(DIFFERING_CHUNKS),
-            table.QUEUES_REBUILDING: lambda: self._counter(QUEUES_REBUILDING),
-            table.QUEUE_UNITS_REBUILT: lambda: self._counter(QUEUE_UNITS_REBUILT),
-            table.QUEUE_UNITS_LOST: lambda: self._counter(QUEUE_UNITS_LOST),
             table.STORAGE_SIZE: self._storage_size,
-            table.STORAGE_FLUSH_BEHIND: lambda: self._behind(FLUSHED_OFFSET),
-            table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
             table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
-            table.RECORDS_LEFT_OUT: lambda: _one(self._counters[RECORDS_LEFT_OUT]),
-            table.RECORDS_PUT_ASIDE: lambda: [
-                ((by.label,), [float(self._counters[PUT_ASIDE + by])]) for by in ReadBy
-            ],
-            table.MESSAGES_PUT_OFF: lambda: [
-                ((by.label,), [float(self._counters[PUT_OFF + by])]) for by in PutOffBy
-            ],
             table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
-            table.HA_LINKS_REFUSED: self._links_refused,
-            table.SLAVE_SYNC_AGE: self._sync_age,
-            table.SLAVE_SYNC_FAILURES: self._sync_failures,
             table.PROCESS_UP: self._processes_up,
             table.PROCESS_RESTARTS: self._process_restarts,
             table.DUMP_LINES: lambda: self._of_dump(lambda dump: dump.lines),
@@ -207,7 +144,7 @@ class BrokerCollector:
         """Each metric that currently has series, in the order of the table."""
         snapshot = self.look()
         for metric in table.METRICS:
-            if metric not in _NOT_SHOWN:
+            if metric not in table.NOT_SHOWN:
                 source = self._sources.get(metric)
                 rows = snapshot.read(metric.name) if source is None else source()
                 if rows:
@@ -254,12 +191,6 @@ class BrokerCollector:
 
     # -- control page, files, children ---------------------------------------------------------
 
-    def _offsets(self) -> Rows:
-        return [((kind,), [float(self._counters[slot])]) for kind, slot in _OFFSETS.items()]
-
-    def _counter(self, slot: int) -> Rows:
-        return _one(float(self._counters[slot]))
-
     def ready_detail(self) -> str:
         """What a ready broker cannot do fully now; empty if there is nothing."""
         queues = self._counters[QUEUES_REBUILDING]
@@ -269,11 +200,6 @@ class BrokerCollector:
         if times := sum(self._counters[PUT_OFF + by] for by in PutOffBy):
             parts.append(f"due messages wait for room in the queue table: put off {times} times")
         return "; ".join(parts)
-
-    def _behind(self, slot: int) -> Rows:
-        # Read the follower first: it may advance in between, but not beyond the value read next.
-        reached = self._counters[slot]
-        return [(_STORAGE, [float(max(0, self._counters[MAX_PHY_OFFSET] - reached))])]
 
     def _storage_size(self) -> Rows:
         used = self._storage.used_bytes()
@@ -287,24 +213,6 @@ class BrokerCollector:
         if stored_ms is None:
             return []
         return [(_STORAGE, [float(max(0, self._clock.now_ms() - stored_ms))])]
-
-    def _links_refused(self) -> Rows:
-        return [
-            ((reason.name.lower(),), [float(self._counters[HA_REFUSALS + reason])])
-            for reason in RefusalReason
-        ]
-
-    def _sync_age(self) -> Rows:
-        """On a slave only; a kind has no age before its first success."""
-        now_ms = self._clock.now_ms()
-        last = ((kind.label, self._counters[SLAVE_SYNC_SUCCESS + kind]) for kind in SyncKind)
-        return [((name,), [max(0, now_ms - last_ms) / 1000]) for name, last_ms in last if last_ms]
-
-    def _sync_failures(self) -> Rows:
-        return [
-            ((kind.label,), [float(self._counters[SLAVE_SYNC_FAILURES + kind])])
-            for kind in SyncKind
-        ]
 
     def _processes_up(self) -> Rows:
         return [((c.spec.name,), [0.0 if c.process is None else 1.0]) for c in self._children()]
@@ -321,26 +229,6 @@ def timer_sources(timers: TimerFacts) -> dict[Metric, Callable[[], Rows]]:
         table.TIMING_MESSAGES: timers.by_topic,
         table.TIMER_MESSAGE_SNAPSHOT: timers.by_bound,
     }
-
-
-def _compaction_sources(counters: memoryview[int]) -> dict[Metric, Callable[[], Rows]]:
-    return {
-        table.COMPACTION_LOGS: lambda: _one(counters[COMPACTION_LOGS]),
-        table.COMPACTIONS: lambda: [
-            (("ok",), [counters[COMPACTIONS]]),
-            (("failed",), [counters[COMPACTIONS_FAILED]]),
-        ],
-        table.COMPACTION_END: lambda: _time(counters[COMPACTION_ENDED_MS]),
-        table.COMPACTION_READ: lambda: _one(counters[COMPACTION_BYTES_BEFORE]),
-        table.COMPACTION_KEPT: lambda: _one(counters[COMPACTION_BYTES_AFTER]),
-        table.COMPACTION_BEHIND: lambda: _one(counters[COMPACTION_BEHIND]),
-        table.COMPACTION_KEYLESS: lambda: _one(counters[COMPACTION_KEYLESS]),
-    }
-
-
-def _time(wall_clock_ms: int) -> Rows:
-    """In seconds; nothing while it is 0."""
-    return _one(wall_clock_ms / 1000) if wall_clock_ms else []
 
 
 def _one(value: float) -> Rows:

@@ -13,8 +13,6 @@ import contextlib
 import gzip
 import hashlib
 import os
-import re
-import string
 import sys
 import zlib
 from collections import deque
@@ -29,21 +27,15 @@ import msgspec
 from broker.metrics.dump_file_access import (
     file_size,
     is_written,
-    list_names,
     lock,
     make_directory,
     whole_lines,
     write_packed,
 )
+from broker.metrics.dump_file_names import DumpFile, find_dump_files, place_of
 from broker.metrics.dump_life import PastLife
 from conf.atomic_file import sync_directory
 
-_SAFE: Final = frozenset((string.ascii_letters + string.digits + "._-").encode())
-_NAME: Final = re.compile(
-    r"(?P<hidden>\.)?(?P<hhmm>\d{4})-(?P<broker_id>\d+)-(?P<boot>[0-9a-f]{8})-(?P<seq>\d{8,})"
-    r"\.jsonl(?P<packed>\.gz)?"
-)
-_DATE: Final = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 _DAY_MS: Final = 86_400_000
 _PACKED_A_CALL_MAX: Final = 2
 """Files that one call of `tidy` compresses, so that the next line is not late."""
@@ -52,10 +44,6 @@ _REMOVED_A_CALL_MAX: Final = 2
 delete everything."""
 _LIVES_READ_MAX: Final = 8
 """How many previous runs are read to find the latest one."""
-_COMPONENT_MAX: Final = 255 - len("cluster=")
-"""Maximum characters of a name in a path: a file system's limit for a path component, less our
-prefix."""
-_DIGEST_DIGITS: Final = 16
 
 Report = Callable[[str, Exception, str], None]
 
@@ -94,24 +82,6 @@ def line_digest(line: bytes) -> str:
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class DumpFile:
-    """A file of the dump, parsed from its name."""
-
-    path: Path
-    day: str
-    hhmm: str
-    boot: str
-    seq: int
-    hidden: bool
-    packed: bool
-
-    @property
-    def age_key(self) -> tuple[str, str, int]:
-        """Sort key, oldest first."""
-        return self.day, self.hhmm, self.seq
-
-
 @dataclass(slots=True)
 class _OpenFile:
     """The file being written. `size`: bytes of its whole lines."""
@@ -120,18 +90,6 @@ class _OpenFile:
     fd: int
     hour: str
     size: int = 0
-
-
-def path_component(name: str) -> str:
-    """`name` as a path component: everything except letters, digits, `.`, `_` and `-` is escaped as
-    %XX. A name that is too long is truncated and ends in `~` (never used otherwise) and a digest of
-    the full name."""
-    data = name.encode("utf-8", "surrogateescape")
-    text = "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)
-    if len(text) <= _COMPONENT_MAX:
-        return text
-    end = f"~{hashlib.sha256(data).hexdigest()[:_DIGEST_DIGITS]}"
-    return text[: _COMPONENT_MAX - len(end)] + end
 
 
 def _day(at_ms: int) -> str:
@@ -146,10 +104,7 @@ class DumpFiles:
         """boot: 16 hexadecimal digits. report(what, error, then): reports an error that does not
         lose a line, and its consequence."""
         self._settings = settings
-        self._place = Path(
-            f"cluster={path_component(settings.cluster)}",
-            f"broker={path_component(settings.broker)}",
-        )
+        self._place = place_of(settings.cluster, settings.broker)
         self._boot = boot[:8]
         self._report = report
         self._open: _OpenFile | None = None
@@ -341,30 +296,7 @@ class DumpFiles:
     def _files(self, broker_id: int | None = None) -> list[DumpFile]:
         """This broker's files of all runs; or those of another broker id. Raises OSError."""
         wanted_id = self._settings.broker_id if broker_id is None else broker_id
-        found = []
-        for day in list_names(self._settings.directory):
-            match = _DATE.fullmatch(day)
-            if match is None:
-                continue
-            parent = self._settings.directory / day / self._place
-            for name in list_names(parent):
-                parts = _NAME.fullmatch(name.removesuffix(".tmp"))
-                if parts is None or int(parts["broker_id"]) != wanted_id:
-                    continue
-                if name.endswith(".tmp") != bool(parts["hidden"]):
-                    continue
-                found.append(
-                    DumpFile(
-                        path=parent / name,
-                        day=match[1],
-                        hhmm=parts["hhmm"],
-                        boot=parts["boot"],
-                        seq=int(parts["seq"]),
-                        hidden=bool(parts["hidden"]),
-                        packed=bool(parts["packed"]),
-                    )
-                )
-        return found
+        return find_dump_files(self._settings.directory, self._place, wanted_id)
 
     # -- the previous run -----------------------------------------------------------------------
 

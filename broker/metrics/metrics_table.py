@@ -292,3 +292,5 @@ def flag(value: bool) -> str:
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 """All metrics."""
+NOT_SHOWN: Final = frozenset({HA_OBSERVED_MS})
+"""Of METRICS those that are only for our own processes."""

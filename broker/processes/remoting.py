@@ -43,6 +43,7 @@ def main(child: Child) -> None:
             channels={name: child.socket("channel", name) for name in _CHANNELS},
             clock=process_clock(),
             metric_slots=child.metrics,
+            metrics_fd=child.boot.metrics_fd,
             kept_sends=KeptSends(child.boot.kept_sends_fd),
             config_file=Path(child.boot.config_file) if child.boot.config_file else None,
             changed=child.changed_settings,

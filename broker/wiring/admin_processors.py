@@ -5,12 +5,14 @@ Tested by tests/broker/wiring/test_routes.py.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from broker.acl.access import Access
 from broker.admin.admin_acl_processor import AdminAclProcessor
 from broker.admin.admin_consume_stats_processor import AdminConsumeStatsProcessor
 from broker.admin.admin_group_processor import AdminGroupProcessor
+from broker.admin.admin_metrics_processor import AdminMetricsProcessor
 from broker.admin.admin_mode_processor import AdminModeProcessor
 from broker.admin.admin_offset_processor import AdminOffsetProcessor, OffsetLimits
 from broker.admin.admin_queue_processor import AdminQueueProcessor
@@ -20,6 +22,10 @@ from broker.admin.admin_runtime_processor import AdminRuntimeProcessor
 from broker.admin.admin_topic_processor import AdminTopicProcessor
 from broker.admin.consume_progress import ConsumeProgress
 from broker.client.broker2client import Broker2Client
+from broker.metrics.member_facts import find_member_facts
+from broker.metrics.metrics_answers import MetricsAnswers
+from broker.metrics.metrics_dump import dump_settings
+from broker.metrics.metrics_dump_files import DumpSettings
 from broker.processor.table_processor import TableProcessor
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.wiring.broker_tables import BrokerTables
@@ -64,7 +70,23 @@ class AdminProcessors:
             AdminModeProcessor(self.resources.clock.monotonic_ms, self.outside.member_commands),
             replication.processor,
             replication.damage_repair.processor,
+            self._of_metrics(),
         )
+
+    def _of_metrics(self) -> AdminMetricsProcessor:
+        resources = self.resources
+        page, clock = resources.page, resources.clock
+        member = find_member_facts(resources.options, page.counters, clock)
+
+        def dump() -> DumpSettings | None:
+            found = dump_settings(resources.options)
+            if found is None or member is None:
+                return found
+            # The id that the controller gave, which is the dump's whatever the role.
+            return dataclasses.replace(found, broker_id=member.broker_id)
+
+        answers = MetricsAnswers(resources.metrics_fd, page, clock)
+        return AdminMetricsProcessor(answers, dump, clock)
 
     def _of_tables(self) -> tuple[TableProcessor, ...]:
         tables, store = self.tables, self.store.access

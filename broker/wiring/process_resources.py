@@ -29,6 +29,7 @@ class ProcessResources:
     with the role of a slave, which every part begins with
     bells: "remoting", which wakes this process, "store" and "ha"
     channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
+    metrics_fd: the metric slots of all processes
     on_failure: hears of a thread of ours that died of a bug
     config_file: the -c file, absolute; None when the broker was started without one
     """
@@ -40,6 +41,7 @@ class ProcessResources:
     channels: Mapping[str, socket.socket]
     clock: Clock
     metric_slots: MetricSlots
+    metrics_fd: int
     kept_sends: KeptSends | None = None
     config_file: Path | None
     changed: ChangedSettings

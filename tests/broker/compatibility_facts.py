@@ -37,7 +37,7 @@ ONLY_533: Final = frozenset(
 DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
 """RequestCode of 5.3.3."""
 
-OURS: Final = frozenset({28906, 28907, 28910, 28911})
+OURS: Final = frozenset({28906, 28907, *range(28910, 28914)})
 """Codes of ours."""
 
 _BOTH_BROKERS: Final = frozenset(
@@ -121,6 +121,8 @@ NOTES: Final[dict[int, str]] = {
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",
     28911: "between brokers of ours (docs/operations.md)",
+    28912: "for consoles: history (docs/monitoring.md)",
+    28913: "for consoles: metrics now (docs/monitoring.md)",
 }
 """What is worth knowing of a code that ours answers."""
 

@@ -37,7 +37,8 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
     names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
     ends = {name: create_channel() for name in names_of_ours}
     ours = {name: pair[0] for name, pair in ends.items()}
-    metrics = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
+    metrics_fd = create_metric_slots()
+    metrics = MetricSlots(metrics_fd, ProcessIndex.REMOTING)
     controller = BrokerController(
         ProcessResources(
             options=options,
@@ -47,6 +48,7 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
             channels=ours,
             clock=SystemClock(),
             metric_slots=metrics,
+            metrics_fd=metrics_fd,
             config_file=None,
             changed=ChangedSettings(ChangedSettings.create()),
             on_failure=lambda _service, _error: None,

@@ -193,6 +193,7 @@ class ServedBroker:
             channels=ours,
             clock=self.clock,
             metric_slots=MetricSlots(self._fds[1], ProcessIndex.REMOTING),
+            metrics_fd=self._fds[1],
             config_file=root / "broker.conf",
             changed=ChangedSettings(self._fds[2]),
             on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),

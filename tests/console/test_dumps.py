@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.metrics import metrics_dump_files
+from broker.metrics import dump_file_names
 from console import dumps as console_dumps
 from console.dumps import Dumps, Spell, path_component
 from tests.spark.dump_lines_builder import T0, Life, exposure, replica, write_dump
@@ -159,4 +159,4 @@ def test_a_closed_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ["plain-1.x_", "../..", "~a", "ä/b c", "n" * 247, "n" * 300, "漢" * 28, "\ud800"[:0] or "x"],
 )
 def test_paths_are_those_that_brokers_write(name: str) -> None:
-    assert path_component(name) == metrics_dump_files.path_component(name)
+    assert path_component(name) == dump_file_names.path_component(name)

@@ -22,8 +22,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.metrics.dump_file_names import path_component
 from broker.metrics.metrics_dump import NO_ID, MetricsDump, dump_settings
-from broker.metrics.metrics_dump_files import DumpSettings, path_component
+from broker.metrics.metrics_dump_files import DumpSettings
 from broker.settings.startup_options import StartupOptions
 from store.clean_exit import boot_id
 from tests.support.deadline import wait_until

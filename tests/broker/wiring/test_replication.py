@@ -63,6 +63,7 @@ class World:
                 channels=channels,  # type: ignore[arg-type]
                 clock=SystemClock(),
                 metric_slots=None,  # type: ignore[arg-type]
+                metrics_fd=-1,
                 config_file=None,
                 changed=None,  # type: ignore[arg-type]
                 on_failure=lambda _service, _error: None,
