@@ -24,8 +24,8 @@ from tools.admin_client import AdminClient
 T = TypeVar("T")
 
 MAX_QUERY_TEXT: Final = 1_000
-LOOKS: Final = "looks of readers"
-"""The lane of what asks several brokers."""
+LOOKS: Final = "looks of"
+"""Begins the names of lanes of what asks several brokers: one an account, one for all guests."""
 LOOK_AGE_MS: Final = 3_000
 LOOK_PATIENCE_MS: Final = 8_000
 
@@ -139,7 +139,10 @@ class Reader:
         """Something that asks several brokers, as a reader does now and then: a peek at messages.
         One of them at a time for an account, at most one a second in the long run. The question's
         address is empty. ConsoleError when it has not ended within eight seconds, or failed."""
-        answer = self.lanes.ask(LOOKS, question, max_age_ms, self.account_key, LOOK_PATIENCE_MS)
+        whose = "guests" if self.account is None else f"account {self.account.name}"
+        answer = self.lanes.ask(
+            f"{LOOKS} {whose}", question, max_age_ms, self.account_key, LOOK_PATIENCE_MS
+        )
         if answer.error is not None or answer.value is None:
             raise ConsoleError(answer.error or "nothing was answered", 502)
         return answer.value

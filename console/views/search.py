@@ -7,6 +7,8 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 from urllib.parse import urlencode
@@ -20,6 +22,9 @@ from tools.report import columns
 
 HITS: Final = columns("Kind kind | Name name")
 MOST: Final = 200
+MAX_COMPARED: Final = 127
+"""No topic has a longer name."""
+COMPARED: Final = 50
 _ID_LENGTHS: Final = (32, 36, 40, 56)
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -31,7 +36,7 @@ def search(reader: Reader, query: Query) -> Page:
     """
     text = query.text("q")
     rows = _rows(reader, text) if text else []
-    nearest = [] if rows or not text else get_close_matches(text, _names(reader), n=3, cutoff=0.6)
+    nearest = [] if rows or not text else nearest_names(text, _names(reader))
     return Page(
         context={"text": text, "nearest": nearest},
         tables=[
@@ -40,8 +45,27 @@ def search(reader: Reader, query: Query) -> Page:
     )
 
 
+def nearest_names(text: str, names: Sequence[str]) -> list[str]:
+    """The three that are most like a text. Comparing takes time by the square of their lengths:
+    only the few that have most pairs of letters in common with it are compared."""
+    if len(text) > MAX_COMPARED:
+        return []
+    pairs = _pairs(text)
+    close = heapq.nlargest(COMPARED, names, key=lambda name: len(pairs & _pairs(name)))
+    return get_close_matches(text, close, n=3, cutoff=0.6)
+
+
+def _pairs(text: str) -> set[str]:
+    text = text[:MAX_COMPARED].casefold()
+    return {text[at : at + 2] for at in range(len(text) - 1)}
+
+
 def _names(reader: Reader) -> list[str]:
-    return [*(reader.snapshot.topics.value or ()), *group_names(reader)][:20_000]
+    return [
+        name
+        for name in (*(reader.snapshot.topics.value or ()), *group_names(reader))[:20_000]
+        if len(name) <= MAX_COMPARED
+    ]
 
 
 def _rows(reader: Reader, text: str) -> list[list[object]]:
