@@ -20,7 +20,7 @@ from typing import Final
 FINE_MS: Final = 5_000
 COARSE_MS: Final = 30_000
 STEPS: Final = 720
-BACK_STEPS: Final = 6
+BACK_STEPS: Final = 12
 """A clock that goes back further was set; a little is a correction."""
 MAX_SERIES: Final = 5_000
 """Beyond it new series are not kept: names come from peers."""
