@@ -13,16 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
@@ -38,6 +38,8 @@ from tools.report import safe_line
 log = logging.getLogger(__name__)
 
 MAX_STREAMS: Final = 200
+STREAM_THREADS: Final = 8
+"""Of the 40 that pages have; live pages make their regions in these, whatever they wait for."""
 STREAM_S: Final = 3_600
 LOOK_S: Final = 0.2
 BEAT_S: Final = 15.0
@@ -59,22 +61,23 @@ class Site:
     """What the frame of every page shows of its reader."""
 
 
-@dataclass(slots=True)
 class _Regions:
-    """Live regions made once for each page, account and snapshot."""
+    """Live regions made once for each page, reader and snapshot. Those who want the same wait for
+    the first on the loop, not in a thread; pages keep most of the pool's threads."""
 
-    made: OrderedDict[tuple[Any, ...], dict[str, str]] = field(default_factory=OrderedDict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        self._made: OrderedDict[Hashable, asyncio.Task[dict[str, str]]] = OrderedDict()
+        self._threads = CapacityLimiter(STREAM_THREADS)
 
-    def get(self, key: tuple[Any, ...], make: Callable[[], dict[str, str]]) -> dict[str, str]:
-        """What was made for this key, or what `make` makes."""
-        with self.lock:  # one at a time: the others wait for the first instead of making it again
-            found = self.made.get(key)
-            if found is None:
-                found = self.made[key] = make()
-                while len(self.made) > KEPT_REGIONS:
-                    self.made.popitem(last=False)
-            return found
+    async def get(self, key: Hashable, make: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """What was made for this key, or what `make` makes; it raises nothing."""
+        task = self._made.get(key)
+        if task is None:
+            task = asyncio.ensure_future(run_sync(make, limiter=self._threads))
+            self._made[key] = task
+            while len(self._made) > KEPT_REGIONS:
+                self._made.popitem(last=False)
+        return await asyncio.shield(task)  # who leaves must not end it for the others
 
 
 class ConsoleApp:
@@ -249,7 +252,7 @@ class ConsoleApp:
                 snapshot = self._site.snapshot()
                 if snapshot.number != number:
                     number = snapshot.number
-                    regions = await run_in_threadpool(self._live, view, request, number)
+                    regions = await self._live(view, request, number)
                     news = {name: html for name, html in regions.items() if sent.get(name) != html}
                     if news:
                         sent.update(news)
@@ -263,11 +266,15 @@ class ConsoleApp:
             self._streams -= 1
             self._site.watch(-1)
 
-    def _live(self, view: View, request: Request, number: int) -> dict[str, str]:
+    async def _live(self, view: View, request: Request, number: int) -> dict[str, str]:
+        reader = self._site.reader_of(request)
+        is_signed_in = reader.account is not None  # an operator's key is that of nobody
+        key = (str(request.url), reader.account_key, is_signed_in, reader.may_change, number)
+        return await self._regions.get(key, lambda: self._regions_or_why(view, request))
+
+    def _regions_or_why(self, view: View, request: Request) -> dict[str, str]:
         try:
-            reader = self._site.reader_of(request)
-            key = (str(request.url), reader.account_key, reader.may_change, number)
-            return self._regions.get(key, lambda: self._make_regions(view, request))
+            return self._make_regions(view, request)
         except (ConsoleError, *ANSWER_ERRORS) as error:
             return {"live_error": safe_line(str(error))}
         except Exception:
@@ -305,5 +312,6 @@ def _json_response(data: Any, status: int = 200) -> Response:
     try:
         body = msgspec.json.encode(data, enc_hook=str)
     except UnicodeEncodeError:  # half a surrogate pair in a stranger's text
-        body = json.dumps(data, default=str).encode()
+        tree = json.loads(json.dumps(data, default=str), parse_constant=lambda _: None)
+        body = json.dumps(tree).encode()
     return Response(body, status, media_type="application/json")

@@ -20,6 +20,8 @@ from typing import Final
 FINE_MS: Final = 5_000
 COARSE_MS: Final = 30_000
 STEPS: Final = 720
+BACK_STEPS: Final = 12
+"""A clock that goes back further was set; a little is a correction."""
 MAX_SERIES: Final = 5_000
 """Beyond it new series are not kept: names come from peers."""
 
@@ -46,13 +48,21 @@ class _Ring:
 
     def add(self, step: int, value: float) -> None:
         """Of a step number; steps that were left out are gaps."""
+        if self._at - step > BACK_STEPS:
+            self._forget(step)
         if step < self._at:
-            return  # the wall clock went back: that step is over
+            return  # the wall clock went back a little: that step is over
         for skipped in range(max(self._at + 1, step - STEPS + 1), step + 1):
             self._values[skipped % STEPS] = math.nan
         self._at = step
         before = self._values[step % STEPS]
         self._values[step % STEPS] = value if math.isnan(before) else max(before, value)
+
+    def _forget(self, step: int) -> None:
+        """The wall clock was set back: what it called later never was."""
+        for later in range(max(step + 1, self._at - STEPS + 1), self._at + 1):
+            self._values[later % STEPS] = math.nan
+        self._at = step
 
     def is_over(self, step: int) -> bool:
         """Whether nothing of it is left at a step."""

@@ -69,7 +69,13 @@ class Jobs:
             ended = [key for key, other in self._jobs.items() if other.state != "running"]
             for key in ended[: max(len(self._jobs) - KEPT, 0)]:
                 del self._jobs[key]
-        threading.Thread(target=self._run, args=(job, work), name=f"job-{job.id[:8]}").start()
+        thread = threading.Thread(target=self._run, args=(job, work), name=f"job-{job.id[:8]}")
+        try:
+            thread.start()
+        except RuntimeError as error:  # it would count as running for ever
+            with self._lock:
+                del self._jobs[job.id]
+            raise ConsoleError(f"no job can be started: {error}", 503) from error
         return job
 
     def find(self, job_id: str, owner: Hashable) -> Job:

@@ -4,7 +4,9 @@ Any thread asks; the workers here send. **The console costs the brokers nothing*
 request at a time, at most one a second in the long run (a bucket of five, so that a page's few
 requests go at once), the same question is asked once however many readers wait for it, and answers
 are kept for as long as the question's reader allows. Requests of pages go before the poller's, and
-the poller leaves some of the bucket to them. Changes that a reader makes are no business of a lane.
+the poller leaves some of the bucket and of the workers to them; but after three pages one of the
+poller's goes, so that no reader can blind it. What waits is bounded: too much is a sentence.
+Changes that a reader makes are no business of a lane.
 
 Tested by tests/console/test_lanes.py.
 """
@@ -39,6 +41,14 @@ POLLER_LEAVES: Final = 2.0
 KEPT_ANSWERS: Final = 2_000
 PATIENCE_MS: Final = 2_000
 """How long a page waits for an answer before it shows the older one, or says so."""
+MAX_QUEUED: Final = 50
+"""Pages' questions that wait in one lane: who gave up has left them there."""
+MAX_PATIENT: Final = 24
+"""Askers that wait at once, each in one of the 40 threads that pages have."""
+PAGES_IN_A_ROW: Final = 3
+"""Then one of the poller's goes, if one waits."""
+KEPT_LANES: Final = 1_000
+BUSY: Final = "too many questions wait for an answer; try again soon"
 WAITING: Final = "no answer yet; this page will have it when it is loaded again"
 STOPPED: Final = "the console is being stopped"
 
@@ -87,6 +97,23 @@ class _Lane:
     polls: deque[_Flight] = field(default_factory=deque)
     is_busy: bool = False
     """A worker waits for an answer."""
+    pages_in_a_row: int = 0
+
+    def is_poll_next(self) -> bool:
+        """Whether it is the poller's turn."""
+        return bool(self.polls) and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
+
+    def take(self, *, is_poll: bool) -> _Flight:
+        """The next flight; it costs one of the bucket."""
+        self.tokens -= 1.0
+        self.is_busy = True
+        self.pages_in_a_row = 0 if is_poll else self.pages_in_a_row + 1
+        return (self.polls if is_poll else self.pages).popleft()
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing is lost if it is made anew."""
+        waits = self.is_busy or self.pages or self.polls
+        return not waits and (now_ms - self.filled_at_ms) * RATE_PER_MS >= BUCKET
 
     def ready_at_ms(self, now_ms: int) -> int:
         """When its next request may leave."""
@@ -110,6 +137,12 @@ class Lanes:
         self._changed = threading.Condition()
         self._lanes: dict[str, _Lane] = {}
         self._heap: list[tuple[int, int, _Lane]] = []
+        self._polling = 0
+        self._most_polling = max(1, workers * 3 // 4)
+        """Workers that silent brokers may hold up by the poller's questions."""
+        self._held: deque[_Lane] = deque()
+        """Lanes whose polls wait until another poll ends."""
+        self._patient = 0
         self._count = 0
         self._flights: dict[Hashable, _Flight] = {}
         self._answers: OrderedDict[Hashable, Answer[Any]] = OrderedDict()
@@ -151,16 +184,44 @@ class Lanes:
             if known is not None and self._now_ms() - known.tried_ms <= max_age_ms:
                 self._answers.move_to_end(key)
                 return known
-            flight = self._flight(address, account, question, is_poll=is_later)
-        try:
-            return flight.future.result(patience_ms / 1000)
-        except FutureTimeoutError:
-            return Answer(known.value, known.at_ms, WAITING) if known else Answer(error=WAITING)
+            why, flight = BUSY, None
+            if not self._is_full(address, key, is_later=is_later):
+                if is_later:
+                    self._flight(address, account, question, is_poll=True)
+                    why = WAITING
+                elif self._patient < MAX_PATIENT:
+                    flight = self._flight(address, account, question, is_poll=False)
+                    self._patient += 1
+        if flight is not None:
+            try:
+                return flight.future.result(patience_ms / 1000)
+            except FutureTimeoutError:
+                why = WAITING
+            finally:
+                with self._changed:
+                    self._patient -= 1
+        return Answer(known.value, known.at_ms, why) if known else Answer(error=why)
 
     def poll(self, address: str, question: Question[T]) -> Future[Answer[T]]:
         """The poller's way: with the console's own account, behind the pages, without waiting."""
         with self._changed:
             return self._flight(address, None, question, is_poll=True).future
+
+    def _is_full(self, address: str, key: Hashable, *, is_later: bool) -> bool:
+        """Whether another question would wait too long."""
+        lane = self._lanes.get(address)
+        if lane is None or key in self._flights:
+            return False
+        return len(lane.polls if is_later else lane.pages) >= MAX_QUEUED
+
+    def _lane(self, address: str) -> _Lane:
+        lane = self._lanes.get(address)
+        if lane is None:
+            now_ms = self._now_ms()
+            if len(self._lanes) >= KEPT_LANES:  # name servers may list ever new addresses
+                self._lanes = {k: v for k, v in self._lanes.items() if not v.is_idle(now_ms)}
+            lane = self._lanes[address] = _Lane(address, now_ms)
+        return lane
 
     def _flight(
         self, address: str, account: Hashable, question: Question[Any], *, is_poll: bool
@@ -175,9 +236,7 @@ class Lanes:
             _settle(flight.future, Answer(error=STOPPED))
             return flight
         self._flights[key] = flight
-        lane = self._lanes.get(address)
-        if lane is None:
-            lane = self._lanes[address] = _Lane(address, self._now_ms())
+        lane = self._lane(address)
         (lane.polls if is_poll else lane.pages).append(flight)
         if not lane.is_busy:
             self._schedule(lane)
@@ -194,16 +253,20 @@ class Lanes:
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
-            lane, flight = taken
+            lane, flight, is_poll = taken
             answer = self._answer(lane.address, flight)
             with self._changed:
                 answer = self._keep(flight, answer)
                 lane.is_busy = False
                 if lane.pages or lane.polls:
                     self._schedule(lane)
+                if is_poll:
+                    self._polling -= 1
+                    if self._held:
+                        self._schedule(self._held.popleft())
             _settle(flight.future, answer)
 
-    def _take(self) -> tuple[_Lane, _Flight] | None:
+    def _take(self) -> tuple[_Lane, _Flight, bool] | None:
         """The next request that may leave; None at the end."""
         with self._changed:
             while not self._stopped:
@@ -219,9 +282,14 @@ class Lanes:
                     if lane.ready_at_ms(now_ms) > now_ms:
                         self._schedule(lane)
                         continue
-                    lane.tokens -= 1.0
-                    lane.is_busy = True
-                    return lane, (lane.pages or lane.polls).popleft()
+                    is_poll = lane.is_poll_next()
+                    if is_poll and self._polling >= self._most_polling:
+                        if not lane.pages:
+                            self._held.append(lane)
+                            continue
+                        is_poll = False
+                    self._polling += is_poll
+                    return lane, lane.take(is_poll=is_poll), is_poll
             return None
 
     def _answer(self, address: str, flight: _Flight) -> Answer[Any]:

@@ -25,8 +25,8 @@ from tools.admin_client import AdminClient
 T = TypeVar("T")
 
 MAX_QUERY_TEXT: Final = 1_000
-LOOKS: Final = "looks of readers"
-"""The lane of what asks several brokers."""
+LOOKS: Final = "looks of"
+"""Begins the names of lanes of what asks several brokers: one an account, one for all guests."""
 LOOK_AGE_MS: Final = 3_000
 LOOK_PATIENCE_MS: Final = 8_000
 
@@ -143,9 +143,12 @@ class Reader:
 
     def look(self, question: Question[T], max_age_ms: int = LOOK_AGE_MS) -> T:
         """A peek at messages, which asks brokers many things at once. It is its reader's own doing
-        and not counted as the console's, but there is one at a time, at most one a second in the
-        long run. ConsoleError when it has not ended within eight seconds, or failed."""
-        answer = self.lanes.ask(LOOKS, question, max_age_ms, self.account_key, LOOK_PATIENCE_MS)
+        and not counted as the console's, but each account has one at a time, and at most one a
+        second in the long run. ConsoleError when it has not ended in eight seconds, or failed."""
+        whose = "guests" if self.account is None else f"account {self.account.name}"
+        answer = self.lanes.ask(
+            f"{LOOKS} {whose}", question, max_age_ms, self.account_key, LOOK_PATIENCE_MS
+        )
         if answer.error is not None or answer.value is None:
             raise ConsoleError(answer.error or "nothing was answered", 502)
         return answer.value

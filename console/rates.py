@@ -79,8 +79,8 @@ class Rates:
     def _of_broker(self, broker: BrokerSeen) -> dict[str, float]:
         address, told = broker.place.address, broker.metrics
         before = self._before.get(address)
-        if told.value is None or (before is not None and told.at_ms <= before.at_ms):
-            return {}
+        if told.value is None or (before is not None and told.at_ms == before.at_ms):
+            return {}  # an earlier time is news, too: the clock was set back
         now = _Counted(told.at_ms, send_counts(told.value), buckets(told.value, names.ACK_LATENCY))
         self._before[address] = now
         return {**_exposure(told.value), **_between(before, now)}

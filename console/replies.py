@@ -19,6 +19,8 @@ from console.snapshot import BrokerSeen
 
 ASKED: Final = 3
 """Brokers that a page asks when the reader has chosen none."""
+MOST_AT_ONCE: Final = 12
+"""Threads of one page: a name server may list any number of masters of one name."""
 BROKER: Final = "broker"
 
 
@@ -58,7 +60,7 @@ def ask_all(
     """Ask brokers side by side: a page waits for the slowest, not for all in turn."""
     if len(asked) < 2:
         return [reader.ask(address, question, max_age_ms) for address, question in asked]
-    with ThreadPoolExecutor(len(asked), "console-page") as pool:
+    with ThreadPoolExecutor(min(len(asked), MOST_AT_ONCE), "console-page") as pool:
         return list(pool.map(lambda one: reader.ask(one[0], one[1], max_age_ms), asked))
 
 

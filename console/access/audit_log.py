@@ -169,6 +169,8 @@ class AuditLog:
         with self._lock, _as_audit_error(self._path):
             if self._fd < 0:
                 raise AuditError("The audit log is closed.")
+            if not self._is_in_place():
+                self._reopen()
             size = os.fstat(self._fd).st_size
             if size and size + len(data) > self._max_file:
                 self._rotate()
@@ -203,9 +205,22 @@ class AuditLog:
             if (older := self._older(number)).exists():
                 os.replace(older, self._older(number + 1))
         os.replace(self._path, self._older(1))
+        self._reopen()
+
+    def _reopen(self) -> None:
+        """Go on with the file of the path's name: it was rotated, or somebody took it away, and a
+        line in a file without a name is no line. Tried again at the next line if it fails."""
         before = self._fd
         self._open()
         os.close(before)
+
+    def _is_in_place(self) -> bool:
+        """Whether the open file is the one that has the name."""
+        try:
+            named, own = os.stat(self._path), os.fstat(self._fd)
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino)
 
     def _older(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

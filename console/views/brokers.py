@@ -6,11 +6,12 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.access.audit_log import AuditLog
+from console.access.audit_log import AuditError, AuditLog
 from console.lanes import Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.snapshot import BrokerSeen
@@ -63,6 +64,17 @@ def _settings(client: AdminClient, address: str) -> dict[str, str]:
     return parse_lines(client.call(address, RequestCode.GET_BROKER_CONFIG).body)
 
 
+_SECRET: Final = re.compile(
+    r"passw|passphrase|secret|credential|token|private|accesskey|initauthenticationuser", re.I
+)
+HIDDEN: Final = "(hidden)"
+
+
+def shown_value(key: str, value: str) -> str:
+    """A setting's value; of one whose name says that it is a secret only whether there is one."""
+    return HIDDEN if value and _SECRET.search(key) else value
+
+
 SETTINGS_OF: Final = Question("settings", _settings)
 COMPARED: Final = 8
 """Other brokers that a setting is compared with."""
@@ -78,7 +90,8 @@ def settings(reader: Reader, query: Query) -> Page:
     own = answer.value or {}
     others = _others(reader, broker)
     rows: list[list[object]] = [
-        [key, value, _elsewhere(key, value, others)] for key, value in sorted(own.items())
+        [key, shown_value(key, value), _elsewhere(key, value, others)]
+        for key, value in sorted(own.items())
     ]
     return Page(
         context={
@@ -118,7 +131,9 @@ def _elsewhere(key: str, value: str, others: dict[str, Mapping[str, str]]) -> ob
     if key in _OWN or "ath" in key or key.endswith(("Port", "Dir")):
         return None
     different = [
-        f"{name}: {told[key]}" for name, told in others.items() if told.get(key, value) != value
+        f"{name}: {shown_value(key, told[key])}"
+        for name, told in others.items()
+        if told.get(key, value) != value
     ]
     return badge("warning", "; ".join(different)[:300]) if different else None
 
@@ -214,15 +229,17 @@ def audit(reader: Reader, query: Query) -> Page:
     reader.must_sign_in("the audit log")
     kept = reader.options.get("audit")
     entries = (
-        kept.newest(query.number("count", 200, 1, MOST_AUDIT)) if isinstance(kept, AuditLog) else []
+        _newest(kept, query.number("count", 200, 1, MOST_AUDIT))
+        if isinstance(kept, AuditLog)
+        else []
     )
     rows: list[list[object]] = [
         [
-            moment(entry.get("at_ms")),
+            moment(entry["at_ms"]) if isinstance(entry.get("at_ms"), int) else None,
             entry.get("who"),
             entry.get("from"),
             entry.get("action"),
-            ", ".join(f"{key}={value}" for key, value in (entry.get("fields") or {}).items()),
+            _fields_text(entry.get("fields")),
             badge(str(entry.get("result", "unknown"))),
             entry.get("why"),
         ]
@@ -233,6 +250,20 @@ def audit(reader: Reader, query: Query) -> Page:
     )
 
 
+def _newest(kept: AuditLog, count: int) -> list[dict[str, Any]]:
+    try:
+        return kept.newest(count)
+    except AuditError as error:
+        raise ConsoleError(str(error), 503) from error
+
+
+def _fields_text(fields: object) -> str:
+    """The audit log says in a sentence when there are too many."""
+    if isinstance(fields, dict):
+        return ", ".join(f"{key}={value}" for key, value in fields.items())
+    return "" if fields is None else str(fields)
+
+
 def _plan_setting(reader: Reader, query: Query) -> list[str]:
     address, key, value = query.needed("broker"), query.needed("key"), query.text("value")
     broker = _chosen(reader, Query({"broker": address}))
@@ -240,7 +271,8 @@ def _plan_setting(reader: Reader, query: Query) -> list[str]:
     if key not in own:
         raise ConsoleError(f"{broker.title} has no setting {key}")
     return [
-        f"{broker.title}: {key} is {own[key]} and becomes {value}.",
+        f"{broker.title}: {key} is {shown_value(key, own[key])} and becomes "
+        f"{shown_value(key, value)}.",
         "The broker refuses a setting that needs a restart, or a value that it does not know.",
     ]
 
@@ -251,7 +283,7 @@ def _change_setting(reader: Reader, query: Query) -> Done:
     client.call(address, RequestCode.UPDATE_BROKER_CONFIG, body=setting_body(key, value))
     now = _settings(client, address).get(key)
     url = f"/settings?{urlencode({'broker': address})}"
-    return Done([f"{key} is {now} at {address} now."], url, ok=now == value)
+    return Done([f"{key} is {shown_value(key, now or '')} at {address} now."], url, ok=now == value)
 
 
 VIEWS: Final = [

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from console.jobs import Job
-from console.lanes import ANSWER_ERRORS, WAITING, Question
+from console.lanes import ANSWER_ERRORS, BUSY, WAITING, Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
 from console.views.messages import place_url
@@ -77,7 +77,7 @@ def _count(client: AdminClient, group: str) -> DeadLetterCount | str:
 def _group_row(group: str, found: DeadLetterCount | str) -> list[object]:
     name = link(group, group_url(group))
     if isinstance(found, str):
-        return [name, TableCell("asked soon" if found == WAITING else found, None), None]
+        return [name, TableCell("asked soon" if found in (BUSY, WAITING) else found, None), None]
     return [name, found.count, moment(found.last_ms)]
 
 

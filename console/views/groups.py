@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from console.lanes import ANSWER_ERRORS, WAITING
+from console.lanes import ANSWER_ERRORS, BUSY, WAITING
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
@@ -107,7 +107,7 @@ def _progress(client: AdminClient, name: str) -> GroupSeen:
 
 def _group_row(name: str, seen: GroupSeen) -> list[object]:
     if seen.problem is not None:
-        said = "asked soon" if seen.problem == WAITING else seen.problem
+        said = "asked soon" if seen.problem in (BUSY, WAITING) else seen.problem
         return [link(name, group_url(name)), TableCell(said, None), None]
     tps = seen.stats.consume_tps
     return [link(name, group_url(name)), seen.lag, TableCell(f"{tps:.1f}", tps)]

@@ -7,6 +7,8 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 from urllib.parse import urlencode
@@ -20,8 +22,9 @@ from tools.report import columns
 
 HITS: Final = columns("Kind kind | Name name")
 MOST: Final = 200
-MAX_NEAR: Final = 255
-"""Of a text that is compared with all names: none is longer."""
+MAX_COMPARED: Final = 127
+"""No topic has a longer name."""
+COMPARED: Final = 50
 _ID_LENGTHS: Final = (32, 36, 40, 56)
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 
@@ -34,7 +37,7 @@ def search(reader: Reader, query: Query) -> Page:
     text = query.text("q")
     rows = _rows(reader, text) if text else []
     if text and not rows:
-        near = get_close_matches(text[:MAX_NEAR], _names(reader), n=3, cutoff=0.6)
+        near = nearest_names(text, _names(reader))
         rows = [["the nearest", link(name, topic_url(name))] for name in near]
     return Page(
         context={"text": text},
@@ -44,8 +47,24 @@ def search(reader: Reader, query: Query) -> Page:
     )
 
 
+def nearest_names(text: str, names: Sequence[str]) -> list[str]:
+    """The three that are most like a text. Comparing takes time by the square of their lengths:
+    only the few that have most pairs of letters in common with it are compared."""
+    if len(text) > MAX_COMPARED:
+        return []
+    pairs = _pairs(text)
+    close = heapq.nlargest(COMPARED, names, key=lambda name: len(pairs & _pairs(name)))
+    return get_close_matches(text, close, n=3, cutoff=0.6)
+
+
+def _pairs(text: str) -> set[str]:
+    text = text[:MAX_COMPARED].casefold()
+    return {text[at : at + 2] for at in range(len(text) - 1)}
+
+
 def _names(reader: Reader) -> list[str]:
-    return list(reader.snapshot.topics.value or ())[:20_000]
+    names = (reader.snapshot.topics.value or ())[:20_000]
+    return [name for name in names if len(name) <= MAX_COMPARED]
 
 
 def _rows(reader: Reader, text: str) -> list[list[object]]:

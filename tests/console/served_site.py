@@ -76,13 +76,13 @@ def served(views: Sequence[View], templates: Mapping[str, str] = {}) -> Iterator
             frame=lambda _request: site.frame,
         )
     )
-    with _more_templates(templates), running(app.application(), app.close) as url:
+    with more_templates(templates), running(app.application(), app.close) as url:
         site.url = url
         yield site
 
 
 @contextmanager
-def _more_templates(templates: Mapping[str, str]) -> Iterator[None]:
+def more_templates(templates: Mapping[str, str]) -> Iterator[None]:
     made = environment()
     before = made.loader
     assert before is not None

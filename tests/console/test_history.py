@@ -69,3 +69,13 @@ def test_lines_share_one_axis() -> None:
     assert data["times"] == [1, 2, 3]
     assert [s["values"] for s in data["series"]] == [[0.5, None, None], [None, 7.0, 8.0]]
     assert data["incidents"] == [{"from": 1, "to": 2, "kind": "lag"}]
+
+
+def test_a_clock_that_was_set_back_does_not_blind_it() -> None:
+    history, year_ms = History(), 365 * 86_400_000
+    for at_ms in (year_ms, 2 * year_ms, year_ms + FINE_MS):
+        history.add(at_ms, {KEY: at_ms / year_ms})
+    read = history.read(KEY, year_ms - FINE_MS, year_ms + 10 * FINE_MS)
+    assert read.times_ms[-1] == year_ms + FINE_MS
+    assert read.values[-1] is not None
+    assert history.read(KEY, 2 * year_ms - FINE_MS, 2 * year_ms + FINE_MS).values == []

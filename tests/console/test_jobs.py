@@ -71,3 +71,16 @@ def test_bounds() -> None:
     for _ in range(KEPT + 5):
         ended(jobs.start("t", 1, lambda job: None))
     assert len(jobs.of(1)) == KEPT
+
+
+def test_a_job_that_cannot_start_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    jobs = Jobs(lambda: 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        for _ in range(MOST_RUNNING):
+            with pytest.raises(ConsoleError, match="can't start"):
+                jobs.start("t", None, lambda _job: None)
+    assert ended(jobs.start("t", None, lambda _job: None)).state == "done"

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from console import lanes as lanes_module
 from console.cluster_watch import monotonic_ms
 from console.laned_client import LanedClient, Reading
-from console.lanes import BUCKET, WAITING, Answer, Lanes, Question
+from console.lanes import BUCKET, BUSY, MAX_PATIENT, MAX_QUEUED, WAITING, Answer, Lanes, Question
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.support.deadline import wait_until
@@ -253,3 +254,111 @@ def test_what_is_asked_later_is_an_error_until_then() -> None:
 
         wait_until(is_answered)
         assert len(client.asked) == 1
+
+
+def test_pages_do_not_blind_the_poller() -> None:
+    """A reader who asks something new each second takes all of the bucket but one in four."""
+    peer, clock = Peer(), Clock()
+    with running(clock, workers=1) as lanes, ThreadPoolExecutor(8) as pool:
+        polled = lanes.poll(PEER, peer.question("first"))
+        polled.result(20)
+        for n in range(int(BUCKET) - 1):
+            assert lanes.ask(PEER, peer.question(f"before{n}"), 0).error is None
+        polled = lanes.poll(PEER, peer.question("poll"))
+        asked = [
+            pool.submit(lanes.ask, PEER, peer.question(f"page{n}"), 0, None, 20_000)
+            for n in range(6)
+        ]
+        wait_until(lambda: len(lanes._lanes[PEER].pages) == 6)
+        while not polled.done():
+            before = len(peer.asked)
+            clock.ms += 1_000
+            lanes.poll("192.0.2.9:1", peer.question(f"wakes {clock.ms}"))
+            wait_until(lambda before=before: len(peer.asked) > before)
+            assert clock.ms < 1_004_000
+        lanes.stop()
+        assert [future.result(20) for future in asked]
+
+
+def test_silent_brokers_leave_workers_to_pages() -> None:
+    silent, quick = Peer(), Peer()
+    silent.gate.clear()
+    with running(monotonic_ms, workers=4) as lanes:
+        polls = [lanes.poll(f"192.0.2.1:{n}", silent.question("poll")) for n in range(1, 8)]
+        for _ in range(3):
+            assert silent.entered.acquire(timeout=20)
+        assert lanes.ask("192.0.2.2:10911", quick.question("page"), 0).error is None
+        assert len(silent.asked) == 3
+        silent.gate.set()
+        assert [poll.result(20).error for poll in polls] == [None] * 7
+
+
+def test_what_waits_in_a_lane_is_bounded() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        for n in range(int(BUCKET) + MAX_QUEUED):
+            answer = lanes.ask(PEER, peer.question(f"q{n}"), 0, None, 1)
+            assert answer.error in (None, WAITING)
+        assert lanes.ask(PEER, peer.question("one more"), 0, None, 20_000).error == BUSY
+        assert lanes.ask(PEER, peer.question(f"q{n}"), 0, None, 1).error == WAITING
+        assert lanes.ask("192.0.2.2:10911", peer.question("other"), 0).error is None
+
+
+def test_what_is_asked_later_is_bounded_too() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        said = {
+            lanes.ask(PEER, peer.question(f"q{n}"), 0, is_later=True).error
+            for n in range(2 * MAX_QUEUED)
+        }
+        assert said == {WAITING, BUSY}
+        assert len(lanes._lanes[PEER].polls) <= MAX_QUEUED
+
+
+def test_askers_that_wait_leave_threads_to_others() -> None:
+    peer = Peer()
+    peer.gate.clear()
+    with running(monotonic_ms, workers=1) as lanes, ThreadPoolExecutor(MAX_PATIENT) as pool:
+        waiting = [
+            pool.submit(lanes.ask, f"192.0.2.1:{n}", peer.question("a"), 0, None, 20_000)
+            for n in range(MAX_PATIENT)
+        ]
+        wait_until(lambda: lanes._patient == MAX_PATIENT)
+        assert lanes.ask(PEER, peer.question("late"), 0, None, 20_000).error == BUSY
+        peer.gate.set()
+        assert [future.result(20).error for future in waiting] == [None] * MAX_PATIENT
+        assert lanes.ask(PEER, peer.question("late"), 0).error is None
+
+
+def test_lanes_of_addresses_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "KEPT_LANES", 3)
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        for n in range(20):
+            assert lanes.ask(f"192.0.2.1:{n}", peer.question("a"), 0).error is None
+            wait_until(lambda: not any(lane.is_busy for lane in lanes._lanes.values()))
+            clock.ms += 6_000
+        assert len(lanes._lanes) <= 3
+
+
+def test_a_lane_sends_one_request_at_a_time() -> None:
+    """Also when it waits several times over for a worker."""
+    peer = Peer()
+    peer.gate.clear()
+    lanes = Lanes(lambda _account: cast(AdminClient, None), Clock(), 3)
+    asked = [lanes.poll(PEER, peer.question(f"q{n}")) for n in range(2)]
+    lanes.start()
+    assert peer.entered.acquire(timeout=20)
+    assert not peer.entered.acquire(timeout=0.2)
+    peer.gate.set()
+    assert [future.result(20).error for future in asked] == [None, None]
+    lanes.stop()
+
+
+def test_old_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "KEPT_ANSWERS", 2)
+    peer = Peer()
+    with running(Clock()) as lanes:
+        for name in ("a", "b", "a", "c", "a", "b"):
+            lanes.ask(PEER, peer.question(name), 60_000)
+    assert [name for _, name in peer.asked] == ["a", "b", "c", "b"]

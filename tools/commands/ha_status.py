@@ -7,6 +7,7 @@ ResetMasterFlushOffsetSubCommand.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
@@ -341,6 +342,8 @@ def size_text(size: int) -> str:
 
 def duration_text(seconds: float) -> str:
     """A span in the two largest units that it fills: 1 h 5 min."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
     whole = max(round(seconds), 1)
     if whole < 60:
         return f"{whole} s"

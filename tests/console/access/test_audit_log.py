@@ -219,3 +219,37 @@ def test_no_more_than_a_page_is_read(path: Path, monkeypatch: pytest.MonkeyPatch
         audit.note(ALICE, f"n{i}")
     assert len(audit.newest(1_000_000)) == 3
     audit.close()
+
+
+def test_a_file_that_was_taken_away_is_begun_anew(audit: AuditLog, path: Path) -> None:
+    """A line in a file without a name is on no disk that anybody finds."""
+    audit.intend(ALICE, "before", {}).done()
+    path.unlink()
+    audit.intend(ALICE, "after", {}).done()
+    assert [line.get("action") for line in lines(path)] == ["after", None]
+    path.rename(path.with_name("moved"))
+    audit.note(ALICE, "signIn")
+    assert [line["action"] for line in lines(path)] == ["signIn"]
+
+
+def test_a_rotation_that_fails_each_time_pushes_nothing_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is renamed, the next one cannot be made: the third time must not rename more."""
+    audit = AuditLog(path, lambda: 1, max_file=300)
+    audit.intend(ALICE, "first", {"a": "b" * 100})
+    real = AuditLog._open
+
+    def fails(_log: AuditLog) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AuditLog, "_open", fails)
+        for _ in range(KEPT_FILES + 2):
+            with pytest.raises(AuditError, match="Too many"):
+                audit.intend(ALICE, "refused", {"a": "b" * 200})
+    assert AuditLog._open is real
+    audit.intend(ALICE, "again", {})
+    assert [line["action"] for line in lines(path)] == ["again"]
+    assert [line["action"] for line in lines(path.with_name(path.name + ".1"))] == ["first"]
+    audit.close()

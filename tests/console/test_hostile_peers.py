@@ -1,0 +1,138 @@
+"""What brokers and name servers say to harm the console: cost, secrets, clocks. No broker."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import metric_names as names
+from console.access.account import OPERATOR
+from console.access.audit_log import AuditError, AuditLog
+from console.lanes import Answer, Question
+from console.page import ConsoleError, Query, Reader
+from console.rates import Rates
+from console.replies import MOST_AT_ONCE, ask_all
+from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
+from console.views import brokers, search
+from tests.console.served_site import ServedSite
+from tools.admin_client import BrokerAddress
+from tools.commands.ha_status import duration_text
+
+PLACE = BrokerAddress("c", "b", 0, "192.0.2.1:10911")
+
+
+class Lane:
+    """Answers every question at once."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+        self.threads: set[str] = set()
+        self.asked: list[tuple[str, Any]] = []
+
+    def ask(self, address: str, question: Question[Any], *rest: Any) -> Answer[Any]:
+        self.asked.append((address, rest[1] if len(rest) > 1 else None))
+        self.threads.add(threading.current_thread().name)
+        return Answer(self.values.get(address), 1)
+
+
+def reader(lane: Lane, *members: BrokerSeen, **more: Any) -> Reader:
+    snapshot = ClusterSnapshot(
+        brokers=members, _by_address={one.place.address: one for one in members}
+    )
+    return dataclasses.replace(ServedSite().reader(), snapshot=snapshot, lanes=lane, **more)
+
+
+@pytest.mark.parametrize("account", [None, OPERATOR])
+def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
+    other = dataclasses.replace(PLACE, broker_name="b2", address="192.0.2.2:10911")
+    own = {
+        "initAuthenticationUser": '{"username":"a","password":"hunter2"}',
+        "innerClientAuthenticationCredentials": "hunter2",
+        "tls.server.keyPassword": "hunter2",
+        "aclSecretKey": "hunter2",
+        "apiToken": "hunter2",
+        "emptyPassword": "",
+        "flushDiskType": "ASYNC_FLUSH",
+    }
+    told = {key: value.replace("2", "3") for key, value in own.items()}
+    lane = Lane(**{PLACE.address: own, other.address: told})
+    asker = reader(lane, BrokerSeen(PLACE), BrokerSeen(other), account=account)
+    (table,) = brokers.settings(asker, Query({"broker": PLACE.address})).tables
+    assert "hunter" not in repr(table.rows)
+    values = {row["key"]: row["value"] for row in table.data()}
+    assert values["flushDiskType"] == "ASYNC_FLUSH"
+    assert values["emptyPassword"] == ""
+    assert values["aclSecretKey"] == brokers.HIDDEN
+
+
+def test_names_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing takes time by the square of the lengths: a guest may ask again and again."""
+    compared: list[int] = []
+    real = search.get_close_matches
+
+    def counted(word: str, possible: Any, **more: Any) -> list[str]:
+        compared.append(len(possible))
+        return real(word, possible, **more)
+
+    monkeypatch.setattr(search, "get_close_matches", counted)
+    many = [f"Order-{n:05}" for n in range(20_000)]
+    assert search.nearest_names("Ordre-00007", many)[0] == "Order-00007"
+    assert compared == [search.COMPARED]
+    assert search.nearest_names("x" * 1_000, many) == []
+    assert len(compared) == 1
+
+
+def test_an_audit_log_that_cannot_be_read_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(tmp_path / "a", lambda: 1)
+    asker = reader(Lane(), account=OPERATOR, options={"audit": log})
+    odd = {"event": "intends", "fields": "200 fields, too many", "at_ms": "x", "who": None}
+    monkeypatch.setattr(log, "newest", lambda _count: [odd])
+    assert "too many" in repr(brokers.audit(asker, Query({})).tables[0].rows)
+
+    def fails(_count: int) -> list[Any]:
+        raise AuditError("no right")
+
+    monkeypatch.setattr(log, "newest", fails)
+    with pytest.raises(ConsoleError, match="no right"):
+        brokers.audit(asker, Query({}))
+    log.close()
+
+
+def test_a_page_has_few_threads_however_many_masters_have_a_name() -> None:
+    lane = Lane()
+    question: Question[Any] = Question("q", lambda _client, _address: None)
+    asked = [(f"192.0.2.1:{n}", question) for n in range(500)]
+    assert len(ask_all(reader(lane), asked, 0)) == 500
+    assert len(lane.threads) <= MOST_AT_ONCE
+
+
+def test_looks_of_one_account_wait_for_no_other() -> None:
+    lane = Lane()
+    question: Question[Any] = Question("q", lambda _client, _address: None)
+    for account in (None, OPERATOR):
+        with pytest.raises(ConsoleError, match="nothing was answered"):
+            reader(lane, account=account).look(question)
+    guests, operator = (address for address, _ in lane.asked)
+    assert guests != operator
+
+
+def test_rates_go_on_after_the_clock_was_set_back() -> None:
+    def seen(at_ms: int, count: float) -> ClusterSnapshot:
+        labels = {"request_code": "send_message", "response_code": "success"}
+        metrics = Metrics({f"{names.RPC_LATENCY}_count": [(labels, count)]})
+        return ClusterSnapshot(brokers=(BrokerSeen(PLACE, metrics=Told(metrics, at_ms)),))
+
+    rates = Rates()
+    assert rates.figures(seen(9_000_000, 10)) == {}
+    assert rates.figures(seen(1_000_000, 20)) == {}
+    assert rates.figures(seen(1_005_000, 30))[PLACE.address, "sends_ok"] == 2.0
+
+
+def test_a_time_that_is_no_time_is_a_sentence() -> None:
+    assert duration_text(float("inf")) == duration_text(float("nan")) == "an unknown time"
