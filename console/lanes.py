@@ -49,6 +49,7 @@ PAGES_IN_A_ROW: Final = 3
 """Then one of the poller's goes, if one waits."""
 KEPT_LANES: Final = 1_000
 BUSY: Final = "too many questions wait for an answer; try again soon"
+RETRY_MS: Final = 2_000
 WAITING: Final = "no answer yet; this page will have it when it is loaded again"
 STOPPED: Final = "the console is being stopped"
 
@@ -71,7 +72,7 @@ class Answer(Generic[T]):
     error: str | None = None
     """Why the last attempt failed, or why there is no answer yet."""
     tried_ms: int = 0
-    """When the last attempt began; a failure is not asked again sooner than an answer would be."""
+    """When the last attempt began; a failure is asked again two seconds later at the earliest."""
 
     def age_ms(self, now_ms: int) -> int | None:
         """How old the value is; None when there is none."""
@@ -181,7 +182,9 @@ class Lanes:
         key = (address, account, question.key)
         with self._changed:
             known = self._answers.get(key)
-            if known is not None and self._now_ms() - known.tried_ms <= max_age_ms:
+            if known is not None and self._now_ms() - known.tried_ms <= _young_ms(
+                known, max_age_ms
+            ):
                 self._answers.move_to_end(key)
                 return known
             why, flight = BUSY, None
@@ -316,6 +319,10 @@ class Lanes:
         while len(self._answers) > KEPT_ANSWERS:
             self._answers.popitem(last=False)
         return answer
+
+
+def _young_ms(known: Answer[Any], max_age_ms: int) -> int:
+    return max_age_ms if known.error is None else min(max_age_ms, RETRY_MS)
 
 
 def _settle(future: Future[Answer[Any]], answer: Answer[Any]) -> None:

@@ -43,13 +43,16 @@ def timers(reader: Reader, query: Query) -> Page:
         *chosen.sentences,
         *without_metrics(chosen.brokers, "when its next timers are due"),
     ]
-    silent = [broker for broker in chosen.brokers if broker.metrics.value is None]
+    silent = [broker for broker in chosen.brokers if not _tells_its_wheel(broker)]
     addresses = [broker.place.address for broker in silent]
     asked = [(address, one) for address in addresses for one in (TIMER_READ_TIME, TIMER_COUNTS)]
     answers = ask_all(reader, asked, MAX_AGE_MS)
     read_times = dict(zip(addresses, answers[::2], strict=True))
     counts = dict(zip(addresses, answers[1::2], strict=True))
-    wheels = [_wheel(broker, read_times.get(broker.place.address)) for broker in chosen.brokers]
+    wheels = [
+        _wheel(broker, read_times.get(broker.place.address), counts.get(broker.place.address))
+        for broker in chosen.brokers
+    ]
     topics: list[list[object]] = []
     for broker in chosen.brokers:
         topics += _topics(broker, counts.get(broker.place.address), sentences)
@@ -82,15 +85,30 @@ def timers(reader: Reader, query: Query) -> Page:
     )
 
 
-def _wheel(broker: BrokerSeen, read_time: Answer[int] | None) -> list[object]:
+def _tells_its_wheel(broker: BrokerSeen) -> bool:
+    """A broker's supervisor knows its wheel; request 28913, which process `remoting` answers, may
+    lack it."""
+    metrics = broker.metrics.value
+    return metrics is not None and metrics.total(names.TIMERS_LATE_MS) is not None
+
+
+def _wheel(
+    broker: BrokerSeen,
+    read_time: Answer[int] | None,
+    counts: Answer[dict[str, int]] | None,
+) -> list[object]:
     """Metrics first; what a Java broker says in its figures (28) and check point (60) else."""
     metrics = broker.metrics.value
     if metrics is not None:
-        late = metrics.total(names.TIMERS_LATE_MS)
+        late, waiting = metrics.total(names.TIMERS_LATE_MS), metrics.total(names.TIMERS_WAITING)
         read_ms = None if late is None else broker.metrics.at_ms - late
+        if read_ms is None and read_time is not None:
+            read_ms = read_time.value or None
+        if waiting is None and counts is not None and counts.value is not None:
+            waiting = sum(counts.value.values())
         return [
             broker.title,
-            whole(metrics.total(names.TIMERS_WAITING)),
+            whole(waiting),
             whole(metrics.total(names.TIMERS_NOT_ENTERED)),
             age_cell(metrics.total(names.TIMERS_NOT_ENTERED_MS)),
             moment(whole(read_ms)),
@@ -124,7 +142,7 @@ def _topics(
     broker: BrokerSeen, answer: Answer[dict[str, int]] | None, sentences: list[str]
 ) -> list[list[object]]:
     metrics = broker.metrics.value
-    if metrics is not None:
+    if metrics is not None and _tells_its_wheel(broker):
         return [
             [labels.get("topic"), broker.title, whole(value)]
             for labels, value in metrics.rows(names.TIMERS_BY_TOPIC)

@@ -136,13 +136,14 @@ def test_what_was_known_stays_beside_the_error() -> None:
     assert answer.age_ms(clock.ms) == 3_000
 
 
-def test_a_failure_is_not_asked_again_sooner_than_an_answer() -> None:
+@pytest.mark.parametrize(("max_age_ms", "again_ms"), [(1_000, 1_000), (60_000, 2_000)])
+def test_a_failure_is_asked_again_soon_but_not_at_once(max_age_ms: int, again_ms: int) -> None:
     peer, clock = Peer(), Clock()
     peer.error = AdminError("no right")
     with running(clock) as lanes:
-        for later_ms, asked in ((0, 1), (1_000, 1), (1, 2)):
+        for later_ms, asked in ((0, 1), (again_ms, 1), (1, 2)):
             clock.ms += later_ms
-            assert lanes.ask(PEER, peer.question("a"), 1_000).error == "no right"
+            assert lanes.ask(PEER, peer.question("a"), max_age_ms).error == "no right"
             assert len(peer.asked) == asked
 
 
