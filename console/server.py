@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -26,6 +27,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console.access.access import Access, AccessOptions
 from console.access.audit_log import AuditLog
@@ -54,6 +56,9 @@ log = logging.getLogger(__name__)
 
 STOP_S: Final = 3
 BACKLOG: Final = 128
+HEAD_S: Final = 20.0
+MAX_HEAD: Final = 16_384
+"""Bytes of a request's line and headers: a longer query would come back in every link of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +218,8 @@ def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -
         access_log=False,  # it would hold the token
         server_header=False,
         proxy_headers=False,
+        http=_ImpatientProtocol,
+        h11_max_incomplete_event_size=MAX_HEAD,
         ws="none",
         lifespan="off",
         timeout_graceful_shutdown=STOP_S,
@@ -220,10 +227,33 @@ def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -
         ssl_keyfile=options.key,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
+    raise_descriptor_limit()
     console.start(stack)
     sys.stdout.write(f"The console is at {console.url()}\n")
     sys.stdout.flush()
     _Server(config, console.close_pages).run(sockets=[listening])
+
+
+class _ImpatientProtocol(H11Protocol):
+    """uvicorn's, that closes a connection which has not sent a request's head in time: it would
+    hold a descriptor for ever."""
+
+    def connection_made(self, transport: Any) -> None:
+        """A browser, or whoever it is, has connected."""
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_S, self._end_silent)
+
+    def _end_silent(self) -> None:
+        no_request = getattr(self, "cycle", None) is None
+        if no_request and not self.transport.is_closing():
+            self.transport.close()
+
+
+def raise_descriptor_limit() -> None:
+    """As many connections as the kernel allows this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _Server(uvicorn.Server):

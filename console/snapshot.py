@@ -95,7 +95,9 @@ class BrokerSeen:
     def newest_error(self) -> str | None:
         """Why it says nothing now; None when its last answer came."""
         for told in (self.ha, self.runtime):
-            if told.error is not None and told.error_at_ms > self.newest_ms:
+            if told.error is None or NOT_SUPPORTED in told.error:  # a refusal is a sign of life
+                continue
+            if told.error_at_ms > self.newest_ms:
                 return told.error
         return None
 

@@ -267,6 +267,7 @@ def _fields_text(fields: object) -> str:
 def _plan_setting(reader: Reader, query: Query) -> list[str]:
     address, key, value = query.needed("broker"), query.needed("key"), query.text("value")
     broker = _chosen(reader, Query({"broker": address}))
+    _refuse_secret(key)
     own = _settings(reader.client(), address)
     if key not in own:
         raise ConsoleError(f"{broker.title} has no setting {key}")
@@ -277,9 +278,16 @@ def _plan_setting(reader: Reader, query: Query) -> list[str]:
     ]
 
 
+def _refuse_secret(key: str) -> None:
+    """Its new value would stand in the form and in the audit log."""
+    if _SECRET.search(key):
+        raise ConsoleError(f"{key} is a secret: change it with bin/mqadmin updateBrokerConfig")
+
+
 def _change_setting(reader: Reader, query: Query) -> Done:
     address, key, value = query.needed("broker"), query.needed("key"), query.text("value")
     client = reader.client()
+    _refuse_secret(key)
     client.call(address, RequestCode.UPDATE_BROKER_CONFIG, body=setting_body(key, value))
     now = _settings(client, address).get(key)
     url = f"/settings?{urlencode({'broker': address})}"

@@ -5,6 +5,7 @@ Helper of the tests beside it; nothing is asked of any broker.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +95,12 @@ def more_templates(templates: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def running(application: Any, close: Callable[[], None] = lambda: None) -> Iterator[str]:
+def running(
+    application: Any,
+    close: Callable[[], None] = lambda: None,
+    *,
+    protocol: type[asyncio.Protocol] | None = None,
+) -> Iterator[str]:
     """An ASGI application on a port of this machine; its address. `close` ends its streams."""
     config = uvicorn.Config(
         application,
@@ -102,6 +108,7 @@ def running(application: Any, close: Callable[[], None] = lambda: None) -> Itera
         port=0,
         log_level="warning",
         lifespan="off",
+        http=protocol or "auto",
         timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)

@@ -9,11 +9,15 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
+from console import server
 from console.command_line import EXIT_FAILED, EXIT_USAGE, main
+from tests.console.served_site import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,3 +75,19 @@ def test_a_console_without_a_cluster_says_so_and_stops_in_order(tmp_path: Path) 
                 assert process.wait(20) == 0
         finally:
             process.kill()
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_S", 0.2)
+    with running(_answer, protocol=server._ImpatientProtocol) as url:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(address, 20) as silent:
+            assert silent.recv(1) == b""
+        with socket.create_connection(address, 20) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-A: ")
+            assert slow.recv(1) == b""
+        assert httpx.get(url, timeout=20).text == "well"
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("well")(scope, receive, send)

@@ -109,6 +109,13 @@ def test_an_error_that_a_later_answer_ended_is_over() -> None:
     assert said(snapshot(broker(ha=replace(ha, value=None, at_ms=0)))) == []
 
 
+def test_a_java_broker_without_ha_status_is_not_silent() -> None:
+    refused: Told[Any] = Told(
+        error="m:1 answered REQUEST_CODE_NOT_SUPPORTED (3): no", error_at_ms=NOW + 5
+    )
+    assert said(snapshot(broker(ha=refused))) == []
+
+
 def test_name_servers() -> None:
     dead: Told[Any] = Told(error="refused")
     assert said(snapshot(broker(), names={"a": dead, "b": Told({}, NOW)}))[0][0] == "warning"
