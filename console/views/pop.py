@@ -8,6 +8,7 @@ Tested by tests/console/test_traffic_views.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from console import metric_names as names
@@ -85,20 +86,24 @@ _NOBODY_ASKED: Final = "Name a group and a topic to see how many pops wait."
 
 def _inflight(broker: BrokerSeen, metrics: Metrics) -> list[list[object]]:
     """Of groups that pull these lie between the committed offset and their next pull."""
-    ready = _by_group(metrics, names.READY)
-    oldest = _by_group(metrics, names.QUEUEING_MS)
+    ready = _by_group(metrics, names.READY, sum)
+    oldest = _by_group(metrics, names.QUEUEING_MS, max)
     return [
         [*key, broker.title, whole(value), whole(ready.get(key)), age_cell(oldest.get(key))]
-        for key, value in _by_group(metrics, names.INFLIGHT).items()
+        for key, value in _by_group(metrics, names.INFLIGHT, sum).items()
         if value
     ]
 
 
-def _by_group(metrics: Metrics, name: str) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = {}
+def _by_group(
+    metrics: Metrics, name: str, join: Callable[[Iterable[float]], float]
+) -> dict[tuple[str, str], float]:
+    """A group has two series for a topic: of the topic itself, and of what comes to it again."""
+    found: dict[tuple[str, str], list[float]] = {}
     for labels, value in metrics.rows(name):
-        found[labels.get("consumer_group", ""), labels.get("topic", "")] = value
-    return found
+        key = (labels.get("consumer_group", ""), labels.get("topic", ""))
+        found.setdefault(key, []).append(value)
+    return {key: join(values) for key, values in found.items()}
 
 
 def _revive(broker: BrokerSeen, metrics: Metrics) -> list[list[object]]:

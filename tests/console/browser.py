@@ -165,6 +165,8 @@ def walk_by_keyboard(page: Page) -> Walk:
     for _ in range(MOST_STOPS):
         page.keyboard.press("Tab")
         stop = page.evaluate(_FOCUSED)
+        if stop is not None and reached and stop[0] == reached[-1]:
+            continue  # the next part of a date
         if stop is None or stop[0] in reached:
             break
         reached.append(stop[0])

@@ -57,12 +57,14 @@ METRICS: dict[str, Any] = {
     ],
     "rocketmq_timing_messages": [({"topic": "T"}, 7.0), ({"topic": "Idle"}, 0.0)],
     "rocketmq_consumer_inflight_messages": [
-        ({"consumer_group": "g", "topic": "T"}, 5.0),
+        ({"consumer_group": "g", "topic": "T", "is_retry": "false"}, 3.0),
+        ({"consumer_group": "g", "topic": "T", "is_retry": "true"}, 2.0),
         ({"consumer_group": "idle", "topic": "T"}, 0.0),
     ],
     "rocketmq_consumer_ready_messages": [({"consumer_group": "g", "topic": "T"}, 11.0)],
     "rocketmq_consumer_queueing_latency_milliseconds": [
-        ({"consumer_group": "g", "topic": "T"}, 65_000.0)
+        ({"consumer_group": "g", "topic": "T", "is_retry": "false"}, 65_000.0),
+        ({"consumer_group": "g", "topic": "T", "is_retry": "true"}, 0.0),
     ],
     "rocketmq_pop_revive_lag_milliseconds": [({"queue_id": "3"}, 9.0)],
     "rocketmq_pop_revive_latency_milliseconds": [({"queue_id": "3"}, 2_000.0)],

@@ -2,14 +2,20 @@
 many kinds; and what a live page shows while the slave stands still.
 
 The truth is what the test has sent and stopped. Each page: no axe finding at 1,440 px light and
-390 px dark, nothing beyond the window, no error of a script or of the policy, no dead link.
+390 px dark, nothing beyond the window, no error of a script or of the policy, no dead link; all of
+it is reached by keyboard, and fits on paper.
+
+CONSOLE_SCREENSHOTS=DIR writes the pictures of docs/console.md into DIR.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -17,17 +23,20 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from console.site import VIEWS
-from tests.console.browser import ConsoleBrowser, faults_of
+from tests.console.browser import ConsoleBrowser, beyond_the_window, faults_of, walk_by_keyboard
 from tests.console.console_on_broker import ConsoleWorld
 from tests.console.served_site import running
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
+from tests.support.pop_client import PopClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 HOSTILE = "<script>alert(1)</script>'\"&\u202e"
-TOPIC, GROUP = "Walked", "WalkedGroup"
+ODD_NAME = HOSTILE + "\x1b[2J" + "n" * 250
+TOPIC, GROUP, POP_GROUP = "Walked", "WalkedGroup", "WalkedPops"
+POPPED = "WalkedPopped"
 PAGES = {
     "/replication/group": "?cluster={cluster}&name={broker}",
     "/replication/history": "?cluster={cluster}&name={broker}&span=hour",
@@ -61,7 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalkedWorld]:
         slave = pair.start(pair.second, SLAVE)
         made = WalkedWorld(root, master, stack)
         made.slave = slave
-        made.url = stack.enter_context(running(made.console.application))
+        made.url = stack.enter_context(running(made.console.application, made.console.close_pages))
         wait_until(lambda: _in_sync(made), 60)
         _fill(made)
         yield made
@@ -82,6 +91,31 @@ def _fill(world: WalkedWorld) -> None:
     with FrameClient(("127.0.0.1", world.broker.ports["main"])) as client:
         fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 1}
         client.call(15, fields)
+        _put(client, "WalkedTimer", {"TIMER_DELAY_SEC": "3600"})
+        _put(client, "WalkedLevel", {"DELAY": "18"})
+        _put(client, "WalkedHalf", {"TRAN_MSG": "true", "PGROUP": "P"}, sys_flag=4)
+        _put(client, TOPIC, {"KEYS": ODD_NAME, "TAGS": ODD_NAME}, body=b"\xff\x00\x1b[2J")
+        _put(client, POPPED, {})
+        wait_until(lambda: _pop(client, world))
+
+
+def _put(
+    client: FrameClient,
+    topic: str,
+    properties: dict[str, str],
+    *,
+    sys_flag: int = 0,
+    body: bytes = b"kept",
+) -> None:
+    fields = {"a": "P", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": sys_flag, "h": 0, "j": 0}
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    answer = client.call(310, {**fields, "g": int(time.time() * 1000), "i": text}, body)
+    assert answer.code == 0, answer.remark
+
+
+def _pop(client: FrameClient, world: WalkedWorld) -> bool:
+    name = world.console.watch.snapshot().brokers[0].place.broker_name
+    return bool(PopClient(client, POP_GROUP, name).pop(POPPED, invisibleTime=3_600_000).messages)
 
 
 def url_of(world: WalkedWorld, path: str) -> str:
@@ -103,6 +137,18 @@ def test_a_page(world: WalkedWorld, browser: ConsoleBrowser, path: str) -> None:
     assert faults_of(browser, url, 390, dark=True) == []
     page = browser.open(url)
     assert "The console itself failed" not in page.content()
+    expect(page.get_by_role("button", name="Keys")).to_be_visible()
+    expect(page.locator(".plot-summary a")).to_have_count(0)
+    _pause_live(page)
+    assert walk_by_keyboard(page).faults == []
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.emulate_media(media="print")
+    assert not page.locator("header.top").is_visible()
+    for table in page.locator("main .table table").all():
+        assert table.is_visible()
+    assert beyond_the_window(page) == []
     links = {
         urlsplit(href)._replace(fragment="").geturl()
         for href in page.eval_on_selector_all("a[href]", "all => all.map(a => a.href)")
@@ -116,12 +162,101 @@ def test_a_page(world: WalkedWorld, browser: ConsoleBrowser, path: str) -> None:
     assert {link: code for link, code in dead.items() if code not in (200, 401)} == {}
 
 
+def _pause_live(page: Page) -> None:
+    """As in a hidden tab: no element is renewed under the keyboard."""
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "row"),
+    [
+        ("/timers", "topics", ("WalkedTimer", "1")),
+        ("/pop", "inflight", (POP_GROUP, POPPED, "1")),
+        ("/topics", "topics", ("WalkedLevel", "normal")),
+        ("/dead-letters", "groups", (GROUP, "1")),
+    ],
+)
+def test_a_page_shows_what_was_sent(
+    world: WalkedWorld, browser: ConsoleBrowser, path: str, table: str, row: tuple[str, ...]
+) -> None:
+    """Until the brokers' figures are asked again: ten seconds at quiet times."""
+    page = browser.open(world.signed(path))
+    deadline = time.monotonic() + 60
+    rows = page.locator(f"#table-{table} tbody tr")
+    while not any(_has_cells(found.inner_text(), row) for found in rows.all()):
+        assert time.monotonic() < deadline, rows.all_inner_texts()
+        page.wait_for_timeout(1_000)
+        page.reload()
+
+
+def _has_cells(text: str, cells: tuple[str, ...]) -> bool:
+    return set(cells) <= {cell.strip() for cell in text.split("\t")}
+
+
+def test_a_half_is_counted(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    page = browser.open(world.signed("/transactions"))
+    expect(page.locator("#table-halves tbody tr td").nth(2)).to_have_text(
+        re.compile("[1-9]"), timeout=60_000
+    )
+
+
+def test_a_guest_sees_no_body(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    for path in ("/messages", "/message", "/dead-letters/group"):
+        page = browser.open(world.url + urlsplit(url_of(world, path))._replace(
+            scheme="", netloc="").geturl().partition("&token=")[0])  # fmt: skip
+        assert "alert(1)" not in page.content()
+        expect(page.locator("main")).to_contain_text("Sign in")
+
+
+def test_a_send_through_the_form(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    page = browser.open(world.signed("/do/sendMessage"))
+    page.get_by_label("Topic", exact=True).fill("WalkedForm")
+    page.get_by_label("Body").fill(HOSTILE)
+    page.get_by_role("button", name="Show what will happen").click()
+    expect(page.locator("ul.plan")).to_contain_text("to topic WalkedForm")
+    page.get_by_role("button", name="Send the message").click()
+    expect(page.get_by_role("status").last).to_contain_text("SEND_OK")
+    page.get_by_role("link", name="Go on").click()
+    expect(page.locator("pre.body")).to_have_text(HOSTILE)
+    assert browser.complaints == []
+
+
+def test_dead_letters_are_sent_again_as_a_job(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    page = browser.open(world.signed(f"/dead-letters/group?name={GROUP}"))
+    page.get_by_role("link", name="Resend all").click()
+    page.get_by_label("To another topic").fill(TOPIC)
+    page.get_by_role("button", name="Show what will happen").click()
+    expect(page.locator("ul.plan")).to_contain_text("all 1 dead letters")
+    page.get_by_role("button", name="Resend dead letters").click()
+    page.get_by_role("link", name="Go on").click()
+    job = page.locator("#live_job")
+    expect(job).to_contain_text("1 of 1", timeout=30_000)
+    expect(job.locator("ol.log")).to_contain_text("SEND_OK")
+    assert faults_of(browser, world.signed(urlsplit(page.url).path), 390, dark=True) == []
+
+
+@pytest.mark.skipif("CONSOLE_SCREENSHOTS" not in os.environ, reason="no directory for pictures")
+@pytest.mark.parametrize(
+    ("path", "name"), [("/replication", "replication"), ("/message", "message")]
+)
+def test_a_picture(world: WalkedWorld, browser: ConsoleBrowser, path: str, name: str) -> None:
+    page = browser.open(url_of(world, path), 1280)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    place = Path(os.environ["CONSOLE_SCREENSHOTS"]) / f"console_{name}.png"
+    page.screenshot(path=place, animations="disabled")
+    assert place.stat().st_size < 120_000
+
+
 def test_a_message_is_shown_and_nothing_of_it_runs(
     world: WalkedWorld, browser: ConsoleBrowser
 ) -> None:
     page = browser.open(world.signed(f"/messages?topic={TOPIC}"))
-    expect(page.locator("#table-messages tbody tr")).to_have_count(3)
-    page.locator("#table-messages tbody tr th a").nth(1).click()
+    assert page.locator("main script").count() == 0
+    row = page.locator("#table-messages tbody tr", has_text="TagA").filter(has_text="alert(1)")
+    row.get_by_role("link").click()
     expect(page.locator("pre.body")).to_contain_text("<script>alert(1)</script>")
 
 
