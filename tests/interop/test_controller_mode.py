@@ -32,7 +32,7 @@ from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.processes import PeerError, process_tree, wait_until
 from tests.support.members import ids_in_sync, known_ids
-from tests.support.our_broker import FrameClient, Sent, drain
+from tests.support.our_broker import FrameClient, Sent, drain, stands_still
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -272,7 +272,8 @@ def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[s
     assert len(taken) == 1_000
 
     tail = [b"tail %d" % number for number in range(20)]
-    os.kill(child_of(one, "ha"), signal.SIGSTOP)
+    os.kill(ha := child_of(one, "ha"), signal.SIGSTOP)
+    wait_until(lambda: stands_still(ha), "it sends nothing any more")
     with one.client() as client:
         for body in tail:
             client.post_send("T", 0, body)
