@@ -127,7 +127,24 @@ def url_of(world: WalkedWorld, path: str) -> str:
 LAG_CELL = 5
 SEEN: set[str] = set()
 """Links that a page before has led to."""
+BY_KEYBOARD = ("/", "/replication", "/topic", "/messages", "/settings")
+"""The others in a long run: their parts are the same macros."""
 WALKED = [view.path for view in VIEWS if view.template and "{" not in view.path]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path in BY_KEYBOARD else pytest.mark.long) for path in WALKED],
+)
+def test_a_page_by_keyboard(world: WalkedWorld, browser: ConsoleBrowser, path: str) -> None:
+    page = browser.open(url_of(world, path))
+    expect(page.get_by_role("button", name="Keys")).to_be_visible()
+    expect(page.locator(".plot-summary a")).to_have_count(0)
+    _pause_live(page)
+    assert walk_by_keyboard(page).faults == []
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
 
 
 @pytest.mark.parametrize("path", WALKED)
@@ -137,13 +154,6 @@ def test_a_page(world: WalkedWorld, browser: ConsoleBrowser, path: str) -> None:
     assert faults_of(browser, url, 390, dark=True) == []
     page = browser.open(url)
     assert "The console itself failed" not in page.content()
-    expect(page.get_by_role("button", name="Keys")).to_be_visible()
-    expect(page.locator(".plot-summary a")).to_have_count(0)
-    _pause_live(page)
-    assert walk_by_keyboard(page).faults == []
-    page.locator("h1").click()
-    page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "search"
     page.emulate_media(media="print")
     assert not page.locator("header.top").is_visible()
     for table in page.locator("main .table table").all():
