@@ -26,6 +26,7 @@ from broker.append.diverted_messages import home_of
 from broker.append.send_properties import record_asks_to_wait
 from broker.append.writable_log import WritableLog
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.transaction_metrics import COMMIT, ROLLBACK, UNKNOWN_TOPIC
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_access import StoreAccess
@@ -126,6 +127,7 @@ class EndTransactionProcessor(TableProcessor):
         self._append_queue = parts.log.append_queue
         self._waiters = parts.log.waiters
         self._halves = parts.halves
+        self._metrics = parts.stats.transactions
         self._pause = threading.Event()
         """Never set."""
 
@@ -158,7 +160,7 @@ class EndTransactionProcessor(TableProcessor):
             self._parts.on_loop(lambda: self._answer_ended(asked, half.queue_offset))
             return None
         if decision == TRANSACTION_ROLLBACK:
-            self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
+            self._parts.on_loop(lambda: self._roll_back(asked, half))
             return None
         home = home_of(half.properties)
         if home is None:
@@ -293,16 +295,18 @@ class EndTransactionProcessor(TableProcessor):
             code = ResponseCode.SERVICE_NOT_AVAILABLE
             self._on_end_refused(asked, half.queue_offset, code, str(error))
             return
-        placed = partial(self._on_committed, asked, half, stored_in)
+        placed = partial(self._on_committed, asked, half, home[0], stored_in)
         refused = partial(self._on_end_refused, asked, half.queue_offset)
         self._append_queue.append(OneRecord(entry, record, placed, refused))
 
-    def _roll_back(self, asked: _Request, half: int) -> None:
-        if self._begin(asked, half):
-            self.append_op(half, asked)
+    def _roll_back(self, asked: _Request, half: Message) -> None:
+        if self._begin(asked, half.queue_offset):
+            self.append_op(half.queue_offset, asked, rolled_back=half)
 
     def _resume(self, asked: _Request, record: Record) -> None:
-        def placed(_phy_offset: int, _queue_offset: int) -> None:
+        def placed(_phy_offset: int, queue_offset: int) -> None:
+            name, _queue_id = home_of(record.properties) or (UNKNOWN_TOPIC, 0)
+            self._metrics.stored(queue_offset, name, record.properties, self._log.now_ms)
             if self._waiters.is_safe_mode:
                 # Nobody asks about it again where the next leader lacks it.
                 self._waiters.add(self._log.position, answer, None)
@@ -339,15 +343,22 @@ class EndTransactionProcessor(TableProcessor):
         log.info("half %s: already ended, ignoring %s", half, asked.connection.remote_address)
         self._answer(asked, ResponseCode.SUCCESS, _ENDED)
 
-    def append_op(self, half: int, asked: _Request | None = None, *, again: bool = False) -> None:
-        """Append the op of a half: `asked` is its rollback, None: it was committed. again: it was
-        rejected before, which was logged."""
+    def append_op(
+        self,
+        half: int,
+        asked: _Request | None = None,
+        *,
+        rolled_back: Message | None = None,
+        again: bool = False,
+    ) -> None:
+        """Append the op of a half: `asked` is its rollback, of the record `rolled_back`; None: it
+        was committed. again: it was rejected before, which was logged."""
         commit_log = self._log
         record = op_record(
             half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
         )
         topic = commit_log.topic(TRANS_OP_HALF_TOPIC)
-        placed = partial(self._on_op_placed, half, asked, again)
+        placed = partial(self._on_op_placed, half, asked, rolled_back, again)
         refused = (
             partial(self._on_op_refused, half, again)
             if asked is None
@@ -356,11 +367,18 @@ class EndTransactionProcessor(TableProcessor):
         self._append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _on_committed(
-        self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
+        self,
+        asked: _Request,
+        half: Message,
+        topic: str,
+        stored_in: str,
+        phy_offset: int,
+        _queue_offset: int,
     ) -> None:
         """A committed message was appended: its half has ended."""
         end = self._log.position
-        self._parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
+        self._parts.stats.add_put(stored_in, 1, end - phy_offset, "transaction")
+        self._count_end(half, topic, COMMIT)
         for ended in self._halves.end(half.queue_offset):
             self.append_op(ended)
         if self._waiters.active and record_asks_to_wait(half.properties):
@@ -371,17 +389,29 @@ class EndTransactionProcessor(TableProcessor):
             self._answer(asked, ResponseCode.SUCCESS, None)
 
     def _on_op_placed(
-        self, half: int, asked: _Request | None, again: bool, _phy_offset: int, queue_offset: int
+        self,
+        half: int,
+        asked: _Request | None,
+        rolled_back: Message | None,
+        again: bool,
+        _phy_offset: int,
+        queue_offset: int,
     ) -> None:
         """An op was appended. The op of a rollback ends its half and the copies of it."""
         self._halves.add_op(queue_offset, half)
         if again:
             log.info("half %s: op stored", half)
-        if asked is not None:
+        if asked is not None and rolled_back is not None:
+            topic, _queue_id = home_of(rolled_back.properties) or (UNKNOWN_TOPIC, 0)
+            self._count_end(rolled_back, topic, ROLLBACK)
             for ended in self._halves.end(half):
                 if ended != half:
                     self.append_op(ended)
             self._answer(asked, ResponseCode.SUCCESS, None)
+
+    def _count_end(self, half: Message, topic: str, result: str) -> None:
+        family, now_ms = self._halves.family(half.queue_offset), self._log.now_ms
+        self._metrics.ended(family, topic, result, now_ms, half.store_timestamp)
 
     def _on_op_refused(self, half: int, again: bool, code: ResponseCode, remark: str) -> None:
         """The op of a commit was not stored: it is retried until the broker stops."""

@@ -134,6 +134,10 @@ class HalfMessageStates:
         copies = self._copies.get(half)
         return copies is not None and copies is self._copies.get(other)
 
+    def family(self, half: int) -> list[int]:
+        """The half and what is known to be in one set of copies with it. Loop thread."""
+        return list(self._copies.get(half, (half,)))
+
     def add_copy(self, half: int, copy: int) -> None:
         """`half` was stored again as `copy`."""
         copies = self._copies.setdefault(half, [half])
