@@ -134,10 +134,6 @@ class HalfMessageStates:
         copies = self._copies.get(half)
         return copies is not None and copies is self._copies.get(other)
 
-    def family(self, half: int) -> list[int]:
-        """The half and what is known to be in one set of copies with it. Loop thread."""
-        return list(self._copies.get(half, (half,)))
-
     def add_copy(self, half: int, copy: int) -> None:
         """`half` was stored again as `copy`."""
         copies = self._copies.setdefault(half, [half])
@@ -202,6 +198,11 @@ class HalfMessageStates:
             tail.halves.popleft()
             tail.offset += 1
         return tail.offset
+
+
+def family_of(half: int, states: HalfMessageStates) -> list[int]:
+    """The half and what is known to be in one set of copies with it. Loop thread."""
+    return list(states._copies.get(half, (half,)))
 
 
 def _share_full(chunks: dict[int, bytearray]) -> None:

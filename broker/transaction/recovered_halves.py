@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from broker.append.diverted_messages import home_of
-from broker.metrics.transaction_metrics import UNKNOWN_TOPIC, group_of
+from broker.metrics.transaction_metrics import group_of
 from broker.metrics.waiting_halves import WaitingHalf
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
@@ -22,6 +21,7 @@ from broker.transaction.transaction_records import (
     identity_of,
     is_copy,
     number_in,
+    real_topic_of,
 )
 from store.message import Message
 
@@ -46,8 +46,7 @@ def waiting_of(
                 if before is None
                 else before.stored_ms
             )
-        topic, _queue_id = home_of(half.properties) or (UNKNOWN_TOPIC, 0)
-        group = group_of(half.properties)
+        topic, group = real_topic_of(half.properties), group_of(half.properties)
         found[half.queue_offset] = WaitingHalf(half.queue_offset, topic, group, stored_ms)
         newest[identity] = half.queue_offset
     return list(found.values())

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from broker.append.diverted_messages import home_of
 from broker.client.broker2client import Broker2Client
-from broker.metrics.transaction_metrics import UNKNOWN_TOPIC, TransactionMetrics
+from broker.metrics.transaction_metrics import TransactionMetrics
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.transaction.askable_producers import AskableProducers
@@ -37,6 +37,7 @@ from broker.transaction.transaction_records import (
     half_copy,
     is_copy,
     number_in,
+    real_topic_of,
     with_number,
 )
 from broker.transaction.transactional_message_bridge import Rewrite, TransactionalMessageBridge
@@ -305,8 +306,7 @@ class TransactionalMessageService:
                 continue
             if step.verdict is _Verdict.DISCARD:
                 _log_discarded(half, step.half, result.place)
-                home = home_of(step.half.properties)
-                self._metrics.given_up(UNKNOWN_TOPIC if home is None else home[0])
+                self._metrics.given_up(real_topic_of(step.half.properties))
             elif step.verdict is _Verdict.CHECK:
                 with self._guard.of(step.half.phy_offset):
                     self._ask(step, result.place)
