@@ -39,15 +39,13 @@ from broker.topic.system_topics import (
 )
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates, family_of
+from broker.transaction.resumed_half import resumed_half
 from broker.transaction.transaction_records import (
-    CHECK_TIMES,
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
     commit_record,
-    half_copy,
     op_record,
     real_topic_of,
-    with_number,
 )
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -68,7 +66,6 @@ from store.message_codec import (
     decode_message_id,
     decode_record,
 )
-from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -79,7 +76,6 @@ OP_RETRY_MS: Final = 1_000
 _QUEUED_WAIT_MS: Final = 5_000
 """So long an end request waits until the store has entered its half into the half queue."""
 _QUEUED_LOOK_MS: Final = 2
-_SHOWN: Final = 127
 _ENDED: Final = "the transaction has already ended; request ignored"
 _STILL_READING: Final = "the broker is still reading which transactions have ended; try again soon"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -205,15 +201,8 @@ class EndTransactionProcessor(TableProcessor):
                 f"the id {header.msg_id}; those that exceeded the number of checks are in "
                 f"{TRANS_CHECK_MAX_TIME_TOPIC}",
             )
-        _check_topic(half, request.ext_fields.get("topic", ""))
-        properties = with_number(half, CHECK_TIMES, 0)
-        if len(properties) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"Put message back to {TRANS_HALF_TOPIC} failed. Its properties would have "
-                f"{len(properties)} bytes (limit {PROPERTIES_LIMIT})",
-            )
-        record = half_copy(half, properties, self._log.store_host_flag)
+        named = request.ext_fields.get("topic", "")
+        record = resumed_half(half, named, self._log.store_host_flag)
         self._parts.on_loop(lambda: self._resume(asked, record))
         return None
 
@@ -421,18 +410,6 @@ class EndTransactionProcessor(TableProcessor):
             asked.connection.send_command(command.response(code, remark))
         self._parts.stats.add_timed_answer(
             command.code, code, command.came_ns, oneway=command.is_oneway
-        )
-
-
-def _check_topic(half: Message, named: str) -> None:
-    """The rights of a 5.x request are those on the topic that it names: raises RequestError if the
-    half is another one's. A client of 4.9 names none."""
-    home = home_of(half.properties)
-    if named.strip() and named not in (half.topic, None if home is None else home[0]):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"Put message back to {TRANS_HALF_TOPIC} failed. The half message is not one of topic "
-            f"{named[:_SHOWN]}",
         )
 
 
