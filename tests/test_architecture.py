@@ -167,7 +167,7 @@ LONG_MODULES = {
     "broker.supervisor.supervisor": 440,
     "broker.timer.timer_dequeue_service": 420,
     "broker.topic.topic_config_manager": 540,
-    "broker.transaction.end_transaction_processor": 420,
+    "broker.transaction.end_transaction_processor": 440,
     "broker.wiring.replication": 440,
     "ha.ha_client": 420,
     "namesrv.route_info_manager": 500,
