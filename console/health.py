@@ -44,7 +44,7 @@ class Finding:
 
 
 def findings(snapshot: ClusterSnapshot, now_ms: int) -> list[Finding]:
-    """Everything that is not well, the worst first."""
+    """Everything that is not well, the worst first. `now_ms`: monotonic."""
     found = [*_of_name_servers(snapshot), *_of_groups(snapshot)]
     for broker in snapshot.brokers:
         found += _of_broker(broker, now_ms)

@@ -65,8 +65,8 @@ class _Ring:
         self._at = step
 
     def is_over(self, step: int) -> bool:
-        """Whether nothing of it is left at a step."""
-        return self._at <= step - STEPS
+        """Whether nothing of it is left at a step; nothing is, if the clock was set back since."""
+        return self._at <= step - STEPS or self._at - step > BACK_STEPS
 
     def read(self, step_ms: int, first_ms: int, last_ms: int) -> Series:
         """The steps between two times."""

@@ -164,11 +164,11 @@ class Poller:
     # -- what arrives --------------------------------------------------------------------------
 
     def _take_cluster(self, address: str, answer: Answer[ClusterInfo]) -> None:
-        now_ms = self._wall_ms()
+        now_ms = self._now_ms()
         if answer.error is not None or answer.value is None:
             told = self.snapshot.names[address].failed(answer.error or "no answer", now_ms)
         else:
-            told = Told(_places(answer.value), now_ms)
+            told = Told(_places(answer.value), now_ms, wall_ms=self._wall_ms())
         names = {**self.snapshot.names, address: told}
         self.snapshot = replace(self.snapshot, names=names)
         if told.error is None:
@@ -198,7 +198,7 @@ class Poller:
             self._brokers[address] = replace(broker, registered=False)
 
     def _take_topics(self, answer: Answer[tuple[str, ...]]) -> None:
-        topics = _told(self.snapshot.topics, answer, self._wall_ms())
+        topics = self._told(self.snapshot.topics, answer)
         self.snapshot = replace(self.snapshot, topics=topics)
 
     def _taker(self, address: str, what: str) -> Callable[[Answer[Any]], None]:
@@ -207,10 +207,15 @@ class Poller:
             if broker is None:
                 return
             get, put = _PARTS[what]
-            told = _told(get(broker), answer, self._wall_ms())
-            self._brokers[address] = put(broker, told)
+            self._brokers[address] = put(broker, self._told(get(broker), answer))
 
         return take
+
+    def _told(self, before: Told[Any], answer: Answer[Any]) -> Told[Any]:
+        now_ms = self._now_ms()
+        if answer.error is not None:
+            return before.failed(answer.error, now_ms)
+        return Told(answer.value, now_ms, wall_ms=self._wall_ms())
 
     def _publish(self) -> None:
         brokers = tuple(sorted(self._brokers.values(), key=lambda broker: broker.place))
@@ -218,6 +223,7 @@ class Poller:
             self.snapshot,
             number=self.snapshot.number + 1,
             taken_ms=self._wall_ms(),
+            taken_at_ms=self._now_ms(),
             brokers=brokers,
             _by_address=dict(self._brokers),
         )
@@ -235,12 +241,6 @@ _PARTS: Final[
     "metrics": (lambda broker: broker.metrics, lambda broker, told: replace(broker, metrics=told)),
 }
 """How a part of what is seen of a broker is read and replaced."""
-
-
-def _told(before: Told[Any], answer: Answer[Any], now_ms: int) -> Told[Any]:
-    if answer.error is not None:
-        return before.failed(answer.error, now_ms)
-    return before.renewed(answer.value, now_ms)
 
 
 def _lacks_metrics(broker: BrokerSeen) -> bool:

@@ -54,6 +54,7 @@ def sends_figure(status: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Counted:
     at_ms: int
+    """Monotonic: a wall clock that is set would be a jump."""
     sends: Mapping[str, float]
     acks: Buckets
 
@@ -80,7 +81,7 @@ class Rates:
         address, told = broker.place.address, broker.metrics
         before = self._before.get(address)
         if told.value is None or (before is not None and told.at_ms == before.at_ms):
-            return {}  # an earlier time is news, too: the clock was set back
+            return {}
         now = _Counted(told.at_ms, send_counts(told.value), buckets(told.value, names.ACK_LATENCY))
         self._before[address] = now
         return {**_exposure(told.value), **_between(before, now)}
@@ -138,7 +139,7 @@ def _exposure(metrics: Metrics) -> dict[str, float]:
 
 def _between(before: _Counted | None, now: _Counted) -> dict[str, float]:
     """Rates and latencies of the step; nothing for one that a restart is in."""
-    if before is None or now.at_ms <= before.at_ms:
+    if before is None:
         return {}
     span_s = (now.at_ms - before.at_ms) / 1000
     risen = {name: value - before.sends.get(name, 0.0) for name, value in now.sends.items()}

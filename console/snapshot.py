@@ -1,8 +1,9 @@
 """ClusterSnapshot: what the console knows of the cluster at one moment.
 
 Immutable, made by the poller's thread, read by all. What a broker last said stays, with its age and
-the reason why there is nothing newer: a page shows old figures as old, never as current. Must not
-know how anything is shown.
+the reason why there is nothing newer: a page shows old figures as old, never as current. What is
+new is told by the monotonic clock: the wall clock may be set back, and then every error would seem
+older than the answer before it. Must not know how anything is shown.
 
 Tested by tests/console/test_poller.py.
 """
@@ -10,7 +11,7 @@ Tested by tests/console/test_poller.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from remoting.body.ha_runtime_info import HARuntimeInfo
@@ -28,18 +29,17 @@ class Told(Generic[T]):
 
     value: T | None = None
     at_ms: int = 0
-    """When it was asked, wall clock; 0: never answered."""
+    """When it was told, monotonic; 0: never."""
     error: str | None = None
     """Why the last attempt failed; None when it did not."""
     error_at_ms: int = 0
-
-    def renewed(self, value: T, at_ms: int) -> Told[T]:
-        """It has answered."""
-        return Told(value, at_ms)
+    """Monotonic."""
+    wall_ms: int = 0
+    """When it was told by the wall clock, to be compared with times that the peer says."""
 
     def failed(self, error: str, at_ms: int) -> Told[T]:
-        """It has not; what it said before stays."""
-        return Told(self.value, self.at_ms, error, at_ms)
+        """It has not answered; what it said before stays."""
+        return replace(self, error=error, error_at_ms=at_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class BrokerSeen:
 
     @property
     def newest_ms(self) -> int:
-        """When it last said anything."""
+        """When it last said anything (monotonic); 0: never."""
         return max(self.runtime.at_ms, self.ha.at_ms, self.metrics.at_ms)
 
     @property
@@ -132,6 +132,9 @@ class ClusterSnapshot:
 
     number: int = 0
     taken_ms: int = 0
+    """Wall clock, for the reader and the history's axis."""
+    taken_at_ms: int = 0
+    """Monotonic, as the times of what was told."""
     names: Mapping[str, Told[Mapping[str, BrokerAddress]]] = field(default_factory=dict)
     """What each name server says of who is there, by broker address."""
     brokers: tuple[BrokerSeen, ...] = ()

@@ -58,6 +58,14 @@ def test_names_of_strangers_are_bounded() -> None:
     assert history.names() == [("0", "x"), ("new", "x")]
 
 
+def test_series_of_a_time_that_never_was_make_room_for_others() -> None:
+    """The clock was a year ahead, and set right: their brokers say nothing any more."""
+    history, year_ms = History(), 365 * 86_400_000
+    history.add(T0 + year_ms, {(str(i), "x"): 1.0 for i in range(MAX_SERIES)})
+    history.add(T0, {("new", "x"): 1.0})
+    assert history.names() == [("new", "x")]
+
+
 def test_lines_share_one_axis() -> None:
     data = plot_data(
         [
