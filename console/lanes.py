@@ -4,10 +4,10 @@ Any thread asks; the workers here send. **The console costs the brokers nothing*
 request at a time, at most one a second in the long run (a bucket of five, so that a page's few
 requests go at once), the same question is asked once however many readers wait for it, and answers
 are kept for as long as the question's reader allows, within a bound of bytes, of which each address
-has a share. Requests of pages go before the poller's, and
-the poller leaves some of the bucket and of the workers to them; but after three pages one of the
-poller's goes, so that no reader can blind it. What waits is bounded: too much is a sentence.
-Changes that a reader makes are no business of a lane.
+has a share. Requests of pages go before the poller's, and the poller leaves some of the bucket and
+of the workers to them; but after three pages one of the poller's goes, so that no reader can blind
+it. What waits is bounded: too much is a sentence. Changes that a reader makes are no business of a
+lane.
 
 Tested by tests/console/test_lanes.py.
 """
