@@ -19,6 +19,10 @@ from tools.admin_client import MASTER_ID, BrokerAddress
 
 T = TypeVar("T")
 
+MAX_BROKERS: Final = 1_000
+MAX_TOPICS: Final = 50_000
+"""Of which the console keeps track: anybody may register any number at a name server."""
+
 NOT_SUPPORTED: Final = "NOT_SUPPORTED"
 """In the words of a broker that does not know a request."""
 
@@ -141,6 +145,9 @@ class ClusterSnapshot:
     """Sorted by cluster, name, id."""
     topics: Told[tuple[str, ...]] = Told()
     """Names, sorted."""
+    brokers_left_out: int = 0
+    """That a name server lists and nobody watches: too many, or their address is none."""
+    topics_left_out: int = 0
     _by_address: Mapping[str, BrokerSeen] = field(default_factory=dict)
 
     def broker(self, address: str) -> BrokerSeen | None:

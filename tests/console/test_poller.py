@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from console import poller as poller_module
 from console.cluster_watch import monotonic_ms, wall_ms
 from console.figures import IN_TPS, figures
 from console.health import findings
 from console.lanes import Answer, Lanes
-from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, RUNTIME_MS, Poller
+from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, RUNTIME_MS, TOPICS_MS, Poller
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
 from console.snapshot import ClusterSnapshot
 from remoting.body.route import BrokerData, ClusterInfo
@@ -190,6 +191,52 @@ def test_a_clock_that_is_set_back_makes_no_dead_broker_well() -> None:
     assert not gone.registered
     world.step(FORGET_MS + NAMES_MS)
     assert [broker.title for broker in world.poller.snapshot.brokers] == ["g:0"]
+
+
+def test_ever_new_brokers_are_bounded_and_push_out_none_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller_module, "MAX_BROKERS", 5)
+    monkeypatch.setattr(poller_module, "MAX_GONE", 3)
+    world = World(("good:1", "bad:1"))
+    world.cluster("good:1", z={0: "m:1", 1: "s:1"})
+    world.step()
+    for look in range(10):
+        world.cluster("bad:1", **{f"a{look}-{n}": {0: f"bad{look}-{n}:1"} for n in range(50)})
+        world.step(NAMES_MS)
+        found = [broker for broker in world.poller.snapshot.brokers if broker.registered]
+        assert len(found) == 5
+        assert {"m:1", "s:1"} < {broker.place.address for broker in found}
+        assert world.poller.snapshot.brokers_left_out == 47
+        assert len(world.poller.snapshot.brokers) <= 5 + 3
+        assert len(world.poller._asked) <= 2 + 5 + 3
+    (finding,) = [f for f in findings(world.poller.snapshot, world.ms) if "list 47" in f.sentence]
+    assert finding.severity == "warning"
+    world.cluster("bad:1")
+    world.step(NAMES_MS)
+    assert world.poller.snapshot.brokers_left_out == 0
+
+
+def test_what_is_no_address_is_not_asked() -> None:
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1", 1: "a b:1", 2: "nowhere", 3: "x" * 301 + ":1", 4: ""})
+    world.step()
+    world.step(NAMES_MS)
+    assert {address for address, _ in world.lanes.asked} == {"ns:9876", "m:1"}
+    assert world.poller.snapshot.brokers_left_out == 4
+
+
+def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller_module, "MAX_TOPICS", 2)
+    world = World()
+    world.lanes.answers["ns:9876", TOPICS.key] = Answer(("a", "b", "c"), 1)
+    world.step()
+    assert world.poller.snapshot.topics.value == ("a", "b")
+    said = [f.sentence for f in findings(world.poller.snapshot, world.ms)]
+    assert any("1 topic more than the first" in sentence for sentence in said)
+    world.lanes.answers["ns:9876", TOPICS.key] = Answer(error="dead")
+    world.step(TOPICS_MS)
+    assert world.poller.snapshot.topics_left_out == 1
 
 
 def test_what_was_told_before_the_clock_was_set_back_is_not_told_again() -> None:
