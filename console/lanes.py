@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, TypeVar
 from console.received_client import ReceivedClient
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import AdminClient
-from tools.errors import AdminError
+from tools.errors import AdminError, BrokerAnswerError
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Answer(Generic[T]):
     """When the last attempt began; a failure is asked again two seconds later at the earliest."""
     size: int = 0
     """Bytes in which the value was received."""
+    is_refusal: bool = False
+    """Whether the error is the peer's own answer."""
 
     def age_ms(self, now_ms: int) -> int | None:
         """How old the value is; None when there is none."""
@@ -359,7 +361,8 @@ class Lanes:
             value = flight.question.run(client, address)
             return Answer(value, at_ms, tried_ms=at_ms, size=client.received)
         except ANSWER_ERRORS as error:
-            return Answer(error=str(error), tried_ms=at_ms)
+            is_refusal = isinstance(error, BrokerAnswerError)
+            return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)
         except Exception:  # a peer's odd answer must not end a worker; the log says where
             log.exception("question %r to %s", flight.question.key, address)
             text = f"{address} answered something that cannot be read (see the log)"
@@ -371,7 +374,7 @@ class Lanes:
         if answer.error is not None:
             known = self._kept.get(flight.cache_key)
             if known is not None:
-                answer = replace(known, error=answer.error, tried_ms=answer.tried_ms)
+                answer = replace(answer, value=known.value, at_ms=known.at_ms, size=known.size)
         self._kept.put(flight.cache_key, answer)
         return answer
 

@@ -193,7 +193,7 @@ class Poller:
                 watched.add(address)
             known = self._brokers.get(address)
             if known is None or known.place != place or not known.registered:
-                fresh = BrokerSeen(place) if known is None else known
+                fresh = BrokerSeen(place, since_ms=now_ms) if known is None else known
                 self._brokers[address] = replace(fresh, place=place, registered=True)
             self._gone_ms.pop(address, None)
         for address, broker in list(self._brokers.items()):
@@ -236,7 +236,7 @@ class Poller:
     def _told(self, before: Told[Any], answer: Answer[Any]) -> Told[Any]:
         now_ms = self._now_ms()
         if answer.error is not None:
-            return before.failed(answer.error, now_ms)
+            return before.failed(answer.error, now_ms, is_refusal=answer.is_refusal)
         return Told(answer.value, now_ms, wall_ms=self._wall_ms())
 
     def _publish(self) -> None:

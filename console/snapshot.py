@@ -38,12 +38,15 @@ class Told(Generic[T]):
     """Why the last attempt failed; None when it did not."""
     error_at_ms: int = 0
     """Monotonic."""
+    refused_ms: int = 0
+    """When it last answered that it will not say (monotonic); 0: never."""
     wall_ms: int = 0
     """When it was told by the wall clock, to be compared with times that the peer says."""
 
-    def failed(self, error: str, at_ms: int) -> Told[T]:
-        """It has not answered; what it said before stays."""
-        return replace(self, error=error, error_at_ms=at_ms)
+    def failed(self, error: str, at_ms: int, *, is_refusal: bool = False) -> Told[T]:
+        """It has not said it; what it said before stays."""
+        refused_ms = at_ms if is_refusal else self.refused_ms
+        return replace(self, error=error, error_at_ms=at_ms, refused_ms=refused_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class BrokerSeen:
     """Of our brokers only."""
     registered: bool = True
     """Whether a name server still lists it."""
+    since_ms: int = 0
+    """When a name server first listed it (monotonic)."""
 
     @property
     def title(self) -> str:
@@ -89,6 +94,12 @@ class BrokerSeen:
         if self.metrics.value is not None:
             return True
         return False if NOT_SUPPORTED in (self.metrics.error or "") else None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a broker has answered there, be it that it will say nothing: what a name server
+        lists may be any address."""
+        return any(told.at_ms or told.refused_ms for told in (self.runtime, self.ha, self.metrics))
 
     @property
     def newest_ms(self) -> int:

@@ -137,6 +137,17 @@ def test_what_was_known_stays_beside_the_error() -> None:
     assert answer.age_ms(clock.ms) == 3_000
 
 
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [(BrokerAnswerError(PEER, 16, "no"), True), (AdminError("unreadable"), False)],
+)
+def test_a_peers_refusal_is_told_from_its_silence(error: Exception, is_refusal: bool) -> None:
+    peer = Peer()
+    peer.error = error
+    with running(Clock()) as lanes:
+        assert lanes.ask(PEER, peer.question("a"), 0).is_refusal is is_refusal
+
+
 @pytest.mark.parametrize(("max_age_ms", "again_ms"), [(1_000, 1_000), (60_000, 2_000)])
 def test_a_failure_is_asked_again_soon_but_not_at_once(max_age_ms: int, again_ms: int) -> None:
     peer, clock = Peer(), Clock()

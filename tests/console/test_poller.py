@@ -217,6 +217,23 @@ def test_ever_new_brokers_are_bounded_and_push_out_none_that_is_known(
     assert world.poller.snapshot.brokers_left_out == 0
 
 
+def test_a_refusal_is_an_answer_and_a_silent_address_is_none() -> None:
+    """The console may have no account: brokers refuse what it polls."""
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1", 1: "s:1"})
+    refusal: Answer[Any] = Answer(error="no right", is_refusal=True)
+    world.lanes.answers["m:1", RUNTIME.key] = refusal
+    world.step()
+    world.step(NAMES_MS)
+    assert [broker.has_answered for broker in world.poller.snapshot.brokers] == [True, False]
+    first = world.poller.snapshot.brokers[0].since_ms
+    del world.lanes.answers["m:1", RUNTIME.key]
+    world.step(RUNTIME_MS)
+    (master, _) = world.poller.snapshot.brokers
+    assert (master.has_answered, master.runtime.error) == (True, "silent")
+    assert master.since_ms == first > 0
+
+
 def test_what_is_no_address_is_not_asked() -> None:
     world = World()
     world.cluster("ns:9876", g={0: "m:1", 1: "a b:1", 2: "nowhere", 3: "x" * 301 + ":1", 4: ""})
