@@ -133,7 +133,10 @@ def test_a_reset_shows_each_queue_before_it_is_done(world: ConsoleWorld) -> None
 def test_groups_are_created(world: ConsoleWorld) -> None:
     form = {"group": "MadeGroup", "cluster": "DefaultCluster", "retries": "3"}
     assert "is created: may consume, 3 retries" in world.post("updateGroup", "plan", **form).text
+    assert rows(world, "/groups.json?begins=MadeGroup", "groups") == []
     assert world.post("updateGroup", **form).status_code == 200
+    (made,) = rows(world, "/groups.json?begins=MadeGroup", "groups")
+    assert made["group"] == "MadeGroup"
     some = {"group": "MadeGroup", "cluster": "DefaultCluster", "consume": "false"}
     plan = world.post("updateGroup", "plan", **some).text
     assert "may consume, 3 retries, 1 retry queues become may not consume, 3 retries" in plan
