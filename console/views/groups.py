@@ -23,7 +23,8 @@ from remoting.body.subscription_group_config import (
 )
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
-from tools.admin_client import AdminClient
+from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient
+from tools.commands.group_admin import delete_group
 from tools.commands.ha_status import duration_text
 from tools.commands.offset import reset_by_time
 from tools.message_puller import MessagePuller
@@ -315,6 +316,72 @@ def _reset(reader: Reader, query: Query) -> Done:
     return Done([f"Group {group}, topic {topic}: {who}.", *lines], group_url(group))
 
 
+MOST_NAMED: Final = 10
+"""Members that a plan names."""
+
+
+def _plan_delete(reader: Reader, query: Query) -> list[str]:
+    client, group = reader.client(), query.needed("group")
+    names = ", ".join(master.broker_name for master in client.masters(query.needed("cluster")))
+    offsets = (
+        "Its offsets are removed: who consumes under its name again begins anew."
+        if _removes_offsets(query)
+        else "Its offsets stay: who consumes under its name again goes on from there."
+    )
+    retry, dead = (_count(client, prefix + group) for prefix in (RETRY_PREFIX, DLQ_PREFIX))
+    return [
+        f"Group {group} is deleted at {names}.",
+        offsets,
+        _online(client.find_consumer_connection(group)),
+        f"It is {GroupSeen(client.consume_stats(group)).lag} messages behind.",
+        f"Its retry topic (messages: {retry}) and its dead-letter topic (messages: {dead}) are "
+        "deleted with it, as mqadmin deleteSubGroup does.",
+    ]
+
+
+def _removes_offsets(query: Query) -> bool:
+    return query.choice("removeOffset", ("false", "true")) == "true"
+
+
+def _count(client: AdminClient, topic: str) -> int:
+    """Messages of a topic; a group may have none of its own."""
+    if client.find_route(topic) is None:
+        return 0
+    offsets = client.topic_stats(topic).offset_table.values()
+    return sum(max(offset.max_offset - offset.min_offset, 0) for offset in offsets)
+
+
+def _online(connection: ConsumerConnection | None) -> str:
+    members = [] if connection is None else connection.connection_set
+    if not members:
+        return "Nobody is online."
+    names = [member.client_id for member in members]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"{len(names)} online: {', '.join(names[:MOST_NAMED])}{more}. Stop them first: their next "
+        "heartbeat makes the group anew where autoCreateSubscriptionGroup is true."
+    )
+
+
+def _delete(reader: Reader, query: Query) -> Done:
+    group, cluster = query.needed("group"), query.needed("cluster")
+    removes = _removes_offsets(query)
+    try:
+        data = delete_group(reader.client(), group, None, cluster, remove_offset=removes).data
+    except ANSWER_ERRORS as error:
+        raise ConsoleError(
+            f"{error}. What was asked before that is done; delete it again"
+        ) from error
+    finally:
+        reader.lanes.forget(GROUPS_OF)
+    sentences = [
+        f"Group {group} was deleted at {', '.join(data['brokerAddrs'])}"
+        + (", with its offsets." if removes else "; its offsets stay."),
+        f"Topics {' and '.join(data['topics'])} were deleted in cluster {cluster}.",
+    ]
+    return Done(sentences, "/groups")
+
+
 _AS_IT_IS: Final = "Empty: as it is."
 VIEWS: Final = [
     View("/groups", "Consumer groups", "Topics", "groups.html.j2", groups),
@@ -344,6 +411,18 @@ ACTIONS: Final = [
         ],
         _plan_reset,
         _reset,
+        is_destructive=True,
+    ),
+    Action(
+        "deleteGroup",
+        "Delete the group",
+        [
+            Field("group", "Group"),
+            Field("cluster", "Cluster", default="DefaultCluster"),
+            Field("removeOffset", "With its offsets", kind="checkbox", needed=False),
+        ],
+        _plan_delete,
+        _delete,
         is_destructive=True,
     ),
 ]

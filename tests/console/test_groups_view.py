@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.page import Reader
+import pytest
+
+from console.known_groups import GROUPS_OF
+from console.lanes import Question
+from console.page import ConsoleError, Query, Reader
 from console.views import groups, search
+from remoting.body.client_connection import Connection, ConsumerConnection
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import ConsumeStats, OffsetWrapper
 from remoting.request_code import RequestCode as Code
@@ -124,3 +129,47 @@ def test_a_search_waits_for_no_broker() -> None:
     assert isinstance(lanes, PeerLanes)
     assert rows(page(search.search, who, q="g"), "hits") == [{"kind": "group", "name": "g"}]
     assert lanes.waited == 0
+
+
+# -- deleting ----------------------------------------------------------------------------------
+
+
+class LanesOfOneAction:
+    def __init__(self) -> None:
+        self.forgotten: list[Any] = []
+
+    def forget(self, question: Question[Any]) -> None:
+        self.forgotten.append(question)
+
+
+def test_a_deletion_that_fails_midway_says_so() -> None:
+    """The first master has done it, the second refuses."""
+    places = {
+        name: {"cluster": "C", "brokerName": name, "brokerAddrs": {"0": address}}
+        for name, address in (("b", B), ("c", C))
+    }
+    info = {"brokerAddrTable": places, "clusterAddrTable": {"C": ["b", "c"]}}
+    peers = Peers(
+        {
+            ("ns:1", Code.GET_BROKER_CLUSTER_INFO): info,
+            (B, Code.DELETE_SUBSCRIPTIONGROUP): b"",
+            (C, Code.DELETE_SUBSCRIPTIONGROUP): (16, "no permission"),
+        }
+    )
+    lanes = LanesOfOneAction()
+    who = peer_reader(peers, seen("b"), seen("c"), lanes=lanes)
+    (delete,) = [action for action in groups.ACTIONS if action.name == "deleteGroup"]
+    assert delete.is_destructive
+    with pytest.raises(ConsoleError, match=r"no permission.*is done; delete it again"):
+        delete.run(who, Query({"group": "g", "cluster": "C", "removeOffset": "true"}))
+    assert [peers.asked[-2][0], peers.asked[-1][0]] == [B, C]
+    assert peers.asked[-1][2].remove_offset is True
+    assert lanes.forgotten == [GROUPS_OF]
+
+
+def test_a_plan_names_few_of_many_members() -> None:
+    members = [Connection(client_id=f"{HOSTILE}{n}", client_addr="a:1") for n in range(5_000)]
+    said = groups._online(ConsumerConnection(connection_set=members))
+    assert said.startswith("5000 online: ")
+    assert "and 4990 more" in said
+    assert groups._online(ConsumerConnection()) == groups._online(None) == "Nobody is online."
