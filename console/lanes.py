@@ -1,409 +1,389 @@
-"""Topics: all of them, one of them with its queues, groups and routes; create, alter, delete.
+"""Lanes: every request of the console to a broker or name server, one lane an address.
 
-Tested by tests/console/test_topic_page.py.
+Any thread asks; the workers here send. **The console costs the brokers nothing**: a lane sends one
+request at a time, at most one a second in the long run (a bucket of five, so that a page's few
+requests go at once), the same question is asked once however many readers wait for it, and answers
+are kept for as long as the question's reader allows, within a bound of bytes, of which each address
+has a share. Requests of pages go before the poller's, and the poller leaves some of the bucket and
+of the workers to them; but after three pages one of the poller's goes, so that no reader can blind
+it. What waits is bounded: too much is a sentence. Changes that a reader makes are no business of a
+lane.
+
+Tested by tests/console/test_lanes.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import urlencode
+import contextlib
+import heapq
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, TypeVar
 
-from console.cells import rate_cell, whole
-from console.lanes import ANSWER_ERRORS
-from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
-from console.replies import MOST_AT_ONCE
-from console.snapshot import ClusterSnapshot
-from console.tables import ShownTable, Table, TableCell, badge, link, moment
-from console.topic_answers import (
-    MOST_QUEUES,
-    Settings,
-    flow_in,
-    flow_out,
-    oldest_times,
-    topic_settings,
-)
-from remoting.body.message_queue import MessageQueue
-from remoting.body.route import QueueData, TopicRouteData
-from remoting.body.stats import TopicStatsTable
-from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from remoting.headers.topic import CreateTopicRequestHeader
-from remoting.request_code import RequestCode
-from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
-from tools.commands.ha_status import duration_text
-from tools.commands.stats import Flow
-from tools.message_sender import TEMPLATE_TOPIC
-from tools.removal import delete_topic
-from tools.report import columns
+from console.received_client import ReceivedClient
+from remoting.errors import RemotingError, RequestError
+from tools.admin_client import AdminClient
+from tools.errors import AdminError, BrokerAnswerError
 
-TOPICS: Final = columns("Topic topic | Kind kind")
-QUEUES: Final = columns(
-    "Broker brokerName | Queue queueId > | First minOffset > | End maxOffset > | Depth depth > | "
-    "Oldest oldestTimestamp | Newest lastUpdateTimestamp | Age ageMs >"
-)
-ROUTES: Final = columns(
-    "Broker brokerName | Read queues readQueueNums > | Write queues writeQueueNums > | "
-    "Permission perm | Master master"
-)
-SETTINGS: Final = columns(
-    "Broker brokerName | Read queues readQueueNums > | Write queues writeQueueNums > | "
-    "Permission perm | Message type messageType | In order order | Attributes attributes"
-)
-CONSUMERS: Final = columns("Group group | Out/s outTps > | Out in a day outMsg24Hour >")
-COUNTED: Final = 10
-"""Groups on a page of a topic's, whose rate is read: each costs its brokers a request."""
-KINDS: Final = ("normal", "retry", "dead letters", "system")
-STATS_AGE_MS: Final = 5_000
-MAX_QUEUES: Final = 65_536
-MESSAGE_TYPE: Final = "message.type"
-PERMISSIONS: Final = {6: "read and write", 4: "read", 2: "write", 0: "none"}
-_SYSTEM: Final = frozenset(
-    {
-        *("TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "SCHEDULE_TOPIC_XXXX"),
-        *("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
-        *("TRANS_CHECK_MAX_TIME_TOPIC", "BenchmarkTest", "DefaultHeartBeatSyncerTopic"),
-    }
-)
+log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-def own_names(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Topics that each broker has for itself, by the names of brokers and clusters."""
-    names: set[str] = set()
-    for broker in snapshot.brokers:
-        place = broker.place
-        names |= {place.broker_name, place.cluster, f"{place.cluster}_REPLY_TOPIC"}
-    return frozenset(names)
-
-
-def topic_kind(topic: str, own: Collection[str] = ()) -> str:
-    """By its name. `own`: see own_names."""
-    if topic.startswith(RETRY_PREFIX):
-        return "retry"
-    if topic.startswith(DLQ_PREFIX):
-        return "dead letters"
-    is_system = topic.startswith(("rmq_sys_", "RMQ_SYS_")) or topic in _SYSTEM or topic in own
-    return "system" if is_system else "normal"
-
-
-def topic_url(topic: str) -> str:
-    """The page of a topic."""
-    return "/topic?" + urlencode({"name": topic}, errors="replace")
-
-
-def topics(reader: Reader, query: Query) -> Page:
-    """All topics that the name servers know.
-
-    kind: normal (the default), retry, dead letters, system, all.
-    """
-    wanted = query.choice("kind", (*KINDS, "all"))
-    told = reader.snapshot.topics
-    rows: list[list[object]] = []
-    own = own_names(reader.snapshot)
-    for topic in told.value or ():
-        kind = topic_kind(topic, own)
-        if wanted in (kind, "all"):
-            rows.append([link(topic, topic_url(topic)), kind])
-    return Page(
-        context={"wanted": wanted, "kinds": (*KINDS, "all"), "problem": told.error},
-        tables=[Table("topics", "Topics", TOPICS, rows, empty_text="There is none of this kind.")],
-    )
+ANSWER_ERRORS: Final = (AdminError, RemotingError, RequestError)
+"""Errors of a question that are the peer's or the network's; each is one line for the reader."""
+BUCKET: Final = 5.0
+RATE_PER_MS: Final = 0.001
+POLLER_LEAVES: Final = 2.0
+"""What stays in the bucket for pages when the poller asks."""
+KEPT_ANSWERS: Final = 2_000
+KEPT_BYTES: Final = 32 << 20
+"""Of all kept answers, as they were received; in memory they are up to twenty times as large."""
+SHARE_BYTES: Final = 8 << 20
+"""Of those of one address: beyond it its oldest go, not those of others."""
+MOST_BYTES: Final = 8 << 20
+"""An answer without messages has at most so many: 40,000 topics with all their attributes."""
+PATIENCE_MS: Final = 2_000
+"""How long a page waits for an answer before it shows the older one, or says so."""
+MAX_QUEUED: Final = 50
+"""Pages' questions that wait in one lane: who gave up has left them there."""
+MAX_PATIENT: Final = 24
+"""Askers that wait at once, each in one of the 40 threads that pages have."""
+PAGES_IN_A_ROW: Final = 3
+"""Then one of the poller's goes, if one waits."""
+KEPT_LANES: Final = 1_000
+BUSY: Final = "too many questions wait for an answer; try again soon"
+RETRY_MS: Final = 2_000
+WAITING: Final = "no answer yet; this page will have it when it is loaded again"
+STOPPED: Final = "the console is being stopped"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSeen:
-    """What brokers and name servers say of a topic."""
+class Question(Generic[T]):
+    """What is asked: `run(client, address)` asks it. Questions with the same key are the same."""
 
-    name: str
-    route: TopicRouteData
-    stats: TopicStatsTable
-    groups: tuple[str, ...]
-    problem: str | None = None
-
-    @property
-    def masters(self) -> list[tuple[str, str]]:
-        """Name and address of one broker of each name: its master, if it runs."""
-        found = [(data.broker_name, broker_address(data)) for data in self.route.broker_datas]
-        return sorted((name, address) for name, address in found if address is not None)
+    key: Hashable
+    run: Callable[[AdminClient, str], T]
+    most_bytes: int = MOST_BYTES
 
 
-def _see(client: AdminClient, name: str) -> TopicSeen:
-    route = client.find_route(name)
-    if route is None:
-        raise ConsoleError(unknown("topic", name, client.topic_names()), 404)
-    stats, problems = TopicStatsTable(), []
-    groups: tuple[str, ...] = ()
-    try:
-        stats = client.topic_stats(name)
-    except ANSWER_ERRORS as error:
-        problems.append(str(error))
-    try:
-        groups = tuple(client.groups_of_topic(name, route))
-    except ANSWER_ERRORS as error:
-        problems.append(str(error))
-    return TopicSeen(name, route, stats, groups, "; ".join(problems) or None)
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """The newest answer there is, and why there is no newer one."""
+
+    value: T | None = None
+    at_ms: int = 0
+    """When it was asked (monotonic); 0: never answered."""
+    error: str | None = None
+    """Why the last attempt failed, or why there is no answer yet."""
+    tried_ms: int = 0
+    """When the last attempt began; a failure is asked again two seconds later at the earliest."""
+    size: int = 0
+    """Bytes in which the value was received."""
+    is_refusal: bool = False
+    """Whether the error is the peer's own answer."""
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """How old the value is; None when there is none."""
+        return None if not self.at_ms else max(now_ms - self.at_ms, 0)
 
 
-def topic_page(reader: Reader, query: Query) -> Page:
-    """One topic: rates, its queues with their ends, depth and span, who consumes it, its settings.
-
-    name: the topic.
-    """
-    name = query.needed("name")
-    seen = _see(reader.laned(STATS_AGE_MS), name)
-    masters = {data.broker_name: data.broker_addrs.get(0) for data in seen.route.broker_datas}
-    brokers = [address for _, address in seen.masters]
-    oldest = _oldest(reader, query, seen)
-    settings = topic_settings(reader, name, seen.masters)
-    into = flow_in(reader, name, brokers)
-    return Page(
-        title=name,
-        context={
-            "name": name,
-            "kind": topic_kind(name, own_names(reader.snapshot)),
-            "problem": seen.problem,
-            "into": None if into is None else (rate_cell(into.tps), whole(into.day)),
-            "brokers_asked": min(len(brokers), MOST_AT_ONCE),
-            "brokers": len(brokers),
-            "oldest_ms": min(oldest.values(), default=None),
-            "most_queues": MOST_QUEUES,
-            "settings_problems": [
-                f"{one.broker_name} did not tell the topic's settings: {one.problem}"
-                for one in settings
-                if one.problem
-            ],
-            "crumbs": [("Topics", "/topics")],
-        },
-        tables=[
-            _queues_table(seen.stats, oldest, reader.now_ms),
-            _consumers_table(reader, query, seen, brokers),
-            Table(
-                "settings",
-                "Settings",
-                SETTINGS,
-                [_settings_row(one) for one in settings if one.config is not None],
-                empty_text="No broker tells them.",
-            ),
-            Table(
-                "routes",
-                "Routes",
-                ROUTES,
-                [_route_row(queues, masters) for queues in seen.route.queue_datas],
-            ),
-        ],
-    )
+_CacheKey = tuple[str, Hashable, Hashable]
+"""Address, account, and the question's key."""
 
 
-def _oldest(reader: Reader, query: Query, seen: TopicSeen) -> dict[MessageQueue, int]:
-    """Of the first queues on the page that is shown which have messages."""
-    addresses = dict(seen.masters)
-    shown = ShownTable(_queues_table(seen.stats, {}, 0), "", query.fields, only=False)
-    wanted = {(row[0].value, row[1].value): row[4].value for row in shown.rows}
-    queues = [
-        (queue, addresses[queue.broker_name])
-        for queue in _in_order(seen.stats)
-        if wanted.get((queue.broker_name, queue.queue_id)) and queue.broker_name in addresses
-    ]
-    return oldest_times(reader, queues)
+class _KeptAnswers:
+    """The answers, the least recently used first; bounded by number and bytes. The lanes' lock
+    guards it."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[_CacheKey, Answer[Any]] = OrderedDict()
+        self._bytes = 0
+        self._bytes_of: dict[str, int] = {}
+
+    def get(self, key: _CacheKey) -> Answer[Any] | None:
+        """The newest answer."""
+        return self._answers.get(key)
+
+    def use(self, key: _CacheKey) -> None:
+        """It is of use: others go before it."""
+        self._answers.move_to_end(key)
+
+    def put(self, key: _CacheKey, answer: Answer[Any]) -> None:
+        """Remember it. One that is larger than the share alone stays while it is the newest."""
+        self._drop(key)
+        self._answers[key] = answer
+        self._count(key[0], answer.size)
+        if self._bytes_of.get(key[0], 0) > SHARE_BYTES:
+            for other in [one for one in self._answers if one[0] == key[0] and one != key]:
+                self._drop(other)
+                if self._bytes_of.get(key[0], 0) <= SHARE_BYTES:
+                    break
+        while len(self._answers) > KEPT_ANSWERS or self._bytes > KEPT_BYTES:
+            self._drop(next(iter(self._answers)))
+
+    def _drop(self, key: _CacheKey) -> None:
+        known = self._answers.pop(key, None)
+        if known is not None:
+            self._count(key[0], -known.size)
+
+    def _count(self, address: str, size: int) -> None:
+        self._bytes += size
+        held = self._bytes_of.pop(address, 0) + size
+        if held:
+            self._bytes_of[address] = held
 
 
-def _in_order(stats: TopicStatsTable) -> list[MessageQueue]:
-    return sorted(stats.offset_table, key=lambda queue: (queue.broker_name, queue.queue_id))
+@dataclass(slots=True)
+class _Flight:
+    """One question that waits for its turn, or for its answer."""
+
+    cache_key: _CacheKey
+    account: Hashable
+    question: Question[Any]
+    future: Future[Answer[Any]] = field(default_factory=Future)
 
 
-def _consumers_table(reader: Reader, query: Query, seen: TopicSeen, brokers: list[str]) -> Table:
-    def made(flows: Mapping[str, Flow | None]) -> Table:
-        return Table(
-            "consumers",
-            "Consumer groups",
-            CONSUMERS,
-            [_consumer(group, flows.get(group)) for group in seen.groups],
-            empty_text="No group consumes it.",
-            page_rows=COUNTED,
-            by_page=frozenset(column.key for column in CONSUMERS[1:]),
-        )
+@dataclass(slots=True)
+class _Lane:
+    address: str
+    filled_at_ms: int
+    tokens: float = BUCKET
+    pages: deque[_Flight] = field(default_factory=deque)
+    polls: deque[_Flight] = field(default_factory=deque)
+    is_busy: bool = False
+    """A worker waits for an answer."""
+    pages_in_a_row: int = 0
 
-    shown = ShownTable(made({}), "", query.fields, only=False)
-    groups = [row[0].value for row in shown.rows]
-    return made({group: flow_out(reader, seen.name, group, brokers) for group in groups})
+    def is_poll_next(self) -> bool:
+        """Whether it is the poller's turn."""
+        return bool(self.polls) and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
 
+    def take(self, *, is_poll: bool) -> _Flight:
+        """The next flight; it costs one of the bucket."""
+        self.tokens -= 1.0
+        self.is_busy = True
+        self.pages_in_a_row = 0 if is_poll else self.pages_in_a_row + 1
+        return (self.polls if is_poll else self.pages).popleft()
 
-def _consumer(group: str, out: Flow | None) -> list[object]:
-    figures = [None, None] if out is None else [rate_cell(out.tps), whole(out.day)]
-    return [link(group, group_url(group)), *figures]
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing is lost if it is made anew."""
+        waits = self.is_busy or self.pages or self.polls
+        return not waits and (now_ms - self.filled_at_ms) * RATE_PER_MS >= BUCKET
 
-
-def _settings_row(one: Settings) -> list[object]:
-    config = one.config or TopicConfig(topic_name="")
-    attributes = config.attributes or {}
-    kind = attributes.get(MESSAGE_TYPE, "NORMAL") if one.is_of_5x else None
-    return [
-        one.broker_name,
-        config.read_queue_nums,
-        config.write_queue_nums,
-        PERMISSIONS.get(config.perm, str(config.perm)),
-        kind,
-        "yes" if config.order else "no",
-        ", ".join(f"{key}={value}" for key, value in sorted(attributes.items())) or None,
-    ]
+    def ready_at_ms(self, now_ms: int) -> int:
+        """When its next request may leave."""
+        self.tokens = min(BUCKET, self.tokens + (now_ms - self.filled_at_ms) * RATE_PER_MS)
+        self.filled_at_ms = now_ms
+        needed = 1.0 if self.pages else 1.0 + POLLER_LEAVES
+        return now_ms + max(0, int((needed - self.tokens) / RATE_PER_MS + 0.999))
 
 
-def group_url(group: str) -> str:
-    """The page of a consumer group."""
-    return "/group?" + urlencode({"name": group}, errors="replace")
+class Lanes:
+    """One lane an address; `client_of(account)` is the client that asks for an account."""
 
+    def __init__(
+        self,
+        client_of: Callable[[Hashable], AdminClient],
+        now_ms: Callable[[], int],
+        workers: int = 24,
+    ) -> None:
+        self._client_of = client_of
+        self._now_ms = now_ms
+        self._changed = threading.Condition()
+        self._lanes: dict[str, _Lane] = {}
+        self._heap: list[tuple[int, int, _Lane]] = []
+        self._polling = 0
+        self._most_polling = max(1, workers * 3 // 4)
+        """Workers that silent brokers may hold up by the poller's questions."""
+        self._held: deque[_Lane] = deque()
+        """Lanes whose polls wait until another poll ends."""
+        self._patient = 0
+        self._count = 0
+        self._flights: dict[_CacheKey, _Flight] = {}
+        self._kept = _KeptAnswers()
+        self._stopped = False
+        self._workers = [
+            threading.Thread(target=self._work, name=f"console-lane-{i}", daemon=True)
+            for i in range(workers)
+        ]
 
-def _queues_table(stats: TopicStatsTable, oldest: Mapping[MessageQueue, int], now_ms: int) -> Table:
-    rows = []
-    for queue in _in_order(stats):
-        offset = stats.offset_table[queue]
-        newest = offset.last_update_timestamp
-        age_ms = max(now_ms - newest, 0) if newest > 0 else None
-        rows.append(
-            [
-                queue.broker_name,
-                queue.queue_id,
-                offset.min_offset,
-                offset.max_offset,
-                max(offset.max_offset - offset.min_offset, 0),
-                moment(oldest.get(queue)),
-                moment(newest),
-                None if age_ms is None else TableCell(duration_text(age_ms / 1000), age_ms),
-            ]
-        )
-    return Table(
-        "queues",
-        "Queues",
-        QUEUES,
-        rows,
-        empty_text="No broker tells of a queue.",
-        by_page=frozenset({"oldestTimestamp"}),
-    )
+    def start(self) -> None:
+        """Start the workers."""
+        for worker in self._workers:
+            worker.start()
 
+    def stop(self) -> None:
+        """End them; what waits is answered with an error."""
+        with self._changed:
+            self._stopped = True
+            waiting = list(self._flights.values())
+            self._changed.notify_all()
+        for flight in waiting:
+            _settle(flight.future, Answer(error=STOPPED))
 
-def _route_row(queues: QueueData, masters: dict[str, str | None]) -> list[object]:
-    master = masters.get(queues.broker_name)
-    return [
-        queues.broker_name,
-        queues.read_queue_nums,
-        queues.write_queue_nums,
-        PERMISSIONS.get(queues.perm, str(queues.perm)),
-        master or badge("silent", "no master"),
-    ]
+    def ask(
+        self,
+        address: str,
+        question: Question[T],
+        max_age_ms: int,
+        account: Hashable = None,
+        patience_ms: int = PATIENCE_MS,
+        *,
+        is_later: bool = False,
+    ) -> Answer[T]:
+        """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`.
+        `is_later`: asked as the poller asks, behind the pages."""
+        key = (address, account, question.key)
+        with self._changed:
+            known = self._kept.get(key)
+            if known is not None and self._now_ms() - known.tried_ms <= _young_ms(
+                known, max_age_ms
+            ):
+                self._kept.use(key)
+                return known
+            why, flight = BUSY, None
+            if not self._is_full(address, key, is_later=is_later):
+                if is_later:
+                    self._flight(address, account, question, is_poll=True)
+                    why = WAITING
+                elif self._patient < MAX_PATIENT:
+                    flight = self._flight(address, account, question, is_poll=False)
+                    self._patient += 1
+        if flight is not None:
+            try:
+                return flight.future.result(patience_ms / 1000)
+            except FutureTimeoutError:
+                why = WAITING
+            finally:
+                with self._changed:
+                    self._patient -= 1
+        return Answer(known.value, known.at_ms, why) if known else Answer(error=why)
 
+    def poll(self, address: str, question: Question[T]) -> Future[Answer[T]]:
+        """The poller's way: with the console's own account, behind the pages, without waiting."""
+        with self._changed:
+            return self._flight(address, None, question, is_poll=True).future
 
-# -- changes ---------------------------------------------------------------------------------------
+    def _is_full(self, address: str, key: _CacheKey, *, is_later: bool) -> bool:
+        """Whether another question would wait too long."""
+        lane = self._lanes.get(address)
+        if lane is None or key in self._flights:
+            return False
+        return len(lane.polls if is_later else lane.pages) >= MAX_QUEUED
 
+    def _lane(self, address: str) -> _Lane:
+        lane = self._lanes.get(address)
+        if lane is None:
+            now_ms = self._now_ms()
+            if len(self._lanes) >= KEPT_LANES:  # name servers may list ever new addresses
+                self._lanes = {k: v for k, v in self._lanes.items() if not v.is_idle(now_ms)}
+            lane = self._lanes[address] = _Lane(address, now_ms)
+        return lane
 
-def _header(query: Query, old: TopicConfig | None) -> CreateTopicRequestHeader:
-    """The request for one broker: what the form leaves empty stays as it is there."""
-    topic = query.needed("topic")
-    before = old or TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8)
-    return CreateTopicRequestHeader(
-        topic=topic,
-        default_topic=TEMPLATE_TOPIC,
-        read_queue_nums=query.number("readQueues", before.read_queue_nums, 1, MAX_QUEUES),
-        write_queue_nums=query.number("writeQueues", before.write_queue_nums, 1, MAX_QUEUES),
-        perm=int(query.choice("perm", (str(before.perm), "6", "4", "2"))),
-        topic_filter_type=before.topic_filter_type.value,
-        topic_sys_flag=before.topic_sys_flag,
-        order=before.order,
-        attributes=query.text("attributes") or None,
-    )
+    def _flight(
+        self, address: str, account: Hashable, question: Question[Any], *, is_poll: bool
+    ) -> _Flight:
+        """The flight that carries this question: one that waits already, else a new one."""
+        key = (address, account, question.key)
+        flight = self._flights.get(key)
+        if flight is not None:  # a page may join what the poller asked
+            return flight
+        flight = _Flight(key, account, question)
+        if self._stopped:
+            _settle(flight.future, Answer(error=STOPPED))
+            return flight
+        self._flights[key] = flight
+        lane = self._lane(address)
+        (lane.polls if is_poll else lane.pages).append(flight)
+        if not lane.is_busy:
+            self._schedule(lane)
+        return flight
 
+    def _schedule(self, lane: _Lane) -> None:
+        """Have a worker look at a lane when it may send. A lane may be in the heap several times:
+        who finds nothing to do there drops it."""
+        self._count += 1
+        heapq.heappush(self._heap, (lane.ready_at_ms(self._now_ms()), self._count, lane))
+        self._changed.notify()
 
-def _config(client: AdminClient, address: str, topic: str) -> TopicConfig | None:
-    """How a broker has a topic; None when it does not have it."""
-    body = client.call(address, RequestCode.GET_ALL_TOPIC_CONFIG).body
-    return TopicConfigSerializeWrapper.from_json_bytes(body).topic_config_table.get(topic)
+    # -- the workers ---------------------------------------------------------------------------
 
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            lane, flight, is_poll = taken
+            answer = self._answer(lane.address, flight)
+            with self._changed:
+                answer = self._keep(flight, answer)
+                lane.is_busy = False
+                if lane.pages or lane.polls:
+                    self._schedule(lane)
+                if is_poll:
+                    self._polling -= 1
+                    if self._held:
+                        self._schedule(self._held.popleft())
+            _settle(flight.future, answer)
 
-def _words(reads: int, writes: int, perm: int) -> str:
-    return f"{reads} read and {writes} write queues, {PERMISSIONS.get(perm, perm)}"
+    def _take(self) -> tuple[_Lane, _Flight, bool] | None:
+        """The next request that may leave; None at the end."""
+        with self._changed:
+            while not self._stopped:
+                now_ms = self._now_ms()
+                if not self._heap:
+                    self._changed.wait()
+                elif self._heap[0][0] > now_ms:
+                    self._changed.wait((self._heap[0][0] - now_ms) / 1000)
+                else:
+                    lane = heapq.heappop(self._heap)[2]
+                    if lane.is_busy or not (lane.pages or lane.polls):
+                        continue
+                    if lane.ready_at_ms(now_ms) > now_ms:
+                        self._schedule(lane)
+                        continue
+                    is_poll = lane.is_poll_next()
+                    if is_poll and self._polling >= self._most_polling:
+                        if not lane.pages:
+                            self._held.append(lane)
+                            continue
+                        is_poll = False
+                    self._polling += is_poll
+                    return lane, lane.take(is_poll=is_poll), is_poll
+            return None
 
-
-def _plan_update(reader: Reader, query: Query) -> list[str]:
-    client, topic, sentences = reader.client(), query.needed("topic"), []
-    for master in client.masters(query.needed("cluster")):
-        old = _config(client, master.address, topic)
-        header = _header(query, old)
-        new = _words(header.read_queue_nums, header.write_queue_nums, header.perm)
-        if old is None:
-            sentences.append(f"{master.broker_name}: topic {topic} is created with {new}.")
-        else:
-            was = _words(old.read_queue_nums, old.write_queue_nums, old.perm)
-            sentences.append(f"{master.broker_name}: {was} become {new}.")
-        if header.attributes:
-            sentences.append(f"{master.broker_name}: attributes {header.attributes}.")
-    return sentences
-
-
-def _update(reader: Reader, query: Query) -> Done:
-    client, topic = reader.client(), query.needed("topic")
-    done, failed = [], []
-    for master in client.masters(query.needed("cluster")):
+    def _answer(self, address: str, flight: _Flight) -> Answer[Any]:
+        at_ms = self._now_ms()
         try:
-            header = _header(query, _config(client, master.address, topic))
-            client.call(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            done.append(master.broker_name)
+            client = ReceivedClient(self._client_of(flight.account), flight.question.most_bytes)
+            value = flight.question.run(client, address)
+            return Answer(value, at_ms, tried_ms=at_ms, size=client.received)
         except ANSWER_ERRORS as error:
-            failed.append(str(error))
-    sentences = [f"Topic {topic}: done at {', '.join(done) or 'no broker'}.", *failed]
-    return Done(sentences, topic_url(topic), ok=not failed)
+            is_refusal = isinstance(error, BrokerAnswerError)
+            return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)
+        except Exception:  # a peer's odd answer must not end a worker; the log says where
+            log.exception("question %r to %s", flight.question.key, address)
+            text = f"{address} answered something that cannot be read (see the log)"
+            return Answer(error=text, tried_ms=at_ms)
+
+    def _keep(self, flight: _Flight, answer: Answer[Any]) -> Answer[Any]:
+        """Remember an answer; one that failed keeps the value that was known before."""
+        self._flights.pop(flight.cache_key, None)
+        if answer.error is not None:
+            known = self._kept.get(flight.cache_key)
+            if known is not None:
+                answer = replace(answer, value=known.value, at_ms=known.at_ms, size=known.size)
+        self._kept.put(flight.cache_key, answer)
+        return answer
 
 
-def _plan_delete(reader: Reader, query: Query) -> list[str]:
-    topic, cluster, client = query.needed("topic"), query.needed("cluster"), reader.client()
-    masters = client.masters(cluster)
-    client.route(topic)
-    stats = client.topic_stats(topic).offset_table.values()
-    count = sum(max(offset.max_offset - offset.min_offset, 0) for offset in stats)
-    names = ", ".join(master.broker_name for master in masters)
-    return [
-        f"Topic {topic} is deleted at {names}, then at the name servers.",
-        f"Its {count} messages can no longer be consumed.",
-    ]
+def _young_ms(known: Answer[Any], max_age_ms: int) -> int:
+    return max_age_ms if known.error is None else min(max_age_ms, RETRY_MS)
 
 
-def _delete(reader: Reader, query: Query) -> Done:
-    topic = query.needed("topic")
-    targets = delete_topic(reader.client(), topic, query.needed("cluster"))
-    return Done([f"Topic {topic} was deleted at {', '.join(targets)}."], "/topics")
-
-
-VIEWS: Final = [
-    View("/topics", "Topics", "Topics", "topics.html.j2", topics),
-    View("/topic", "Topic", "", "topic.html.j2", topic_page),
-]
-_AS_IT_IS: Final = "Empty: as it is; 8 for a new topic."
-_CLUSTER: Final = Field("cluster", "Cluster", default="DefaultCluster")
-ACTIONS: Final = [
-    Action(
-        "updateTopic",
-        "Create or change the topic",
-        [
-            Field("topic", "Topic"),
-            _CLUSTER,
-            Field("readQueues", "Read queues", kind="number", needed=False, help=_AS_IT_IS),
-            Field("writeQueues", "Write queues", kind="number", needed=False, help=_AS_IT_IS),
-            Field(
-                "perm",
-                "Permission (6 both, 4 read, 2 write)",
-                "select",
-                ("", "6", "4", "2"),
-                needed=False,
-            ),
-            Field("attributes", "Attributes of 5.x", needed=False, help="+message.type=FIFO"),
-        ],
-        _plan_update,
-        _update,
-    ),
-    Action(
-        "deleteTopic",
-        "Delete the topic",
-        [Field("topic", "Topic"), _CLUSTER],
-        _plan_delete,
-        _delete,
-        is_destructive=True,
-    ),
-]
+def _settle(future: Future[Answer[Any]], answer: Answer[Any]) -> None:
+    """The end of the console and a peer's answer may come at once: the first counts."""
+    with contextlib.suppress(InvalidStateError):
+        future.set_result(answer)
