@@ -6,8 +6,8 @@ requests go at once), the same question is asked once however many readers wait 
 are kept for as long as the question's reader allows, within a bound of bytes, of which each address
 has a share. Requests of pages go before the poller's, and the poller leaves some of the bucket and
 of the workers to them; but after three pages one of the poller's goes, so that no reader can blind
-it. What waits is bounded: too much is a sentence. Changes that a reader makes are no business of a
-lane.
+it. What pages want later (figures of a long list) goes in turn with the poller's. What waits is
+bounded: too much is a sentence. Changes that a reader makes are no business of a lane.
 
 Tested by tests/console/test_lanes.py.
 """
@@ -126,6 +126,11 @@ class _KeptAnswers:
         while len(self._answers) > KEPT_ANSWERS or self._bytes > KEPT_BYTES:
             self._drop(next(iter(self._answers)))
 
+    def forget(self, question: Hashable) -> None:
+        """Every peer's answer to a question of this key."""
+        for key in [key for key in self._answers if key[2] == question]:
+            self._drop(key)
+
     def _drop(self, key: _CacheKey) -> None:
         known = self._answers.pop(key, None)
         if known is not None:
@@ -155,24 +160,35 @@ class _Lane:
     tokens: float = BUCKET
     pages: deque[_Flight] = field(default_factory=deque)
     polls: deque[_Flight] = field(default_factory=deque)
+    laters: deque[_Flight] = field(default_factory=deque)
+    was_later: bool = False
     is_busy: bool = False
     """A worker waits for an answer."""
     pages_in_a_row: int = 0
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (self.pages or self.polls or self.laters)
+
     def is_poll_next(self) -> bool:
-        """Whether it is the poller's turn."""
-        return bool(self.polls) and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
+        """Whether it is the turn of what no page waits for."""
+        waits = bool(self.polls or self.laters)
+        return waits and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
 
     def take(self, *, is_poll: bool) -> _Flight:
         """The next flight; it costs one of the bucket."""
         self.tokens -= 1.0
         self.is_busy = True
-        self.pages_in_a_row = 0 if is_poll else self.pages_in_a_row + 1
-        return (self.polls if is_poll else self.pages).popleft()
+        if not is_poll:
+            self.pages_in_a_row += 1
+            return self.pages.popleft()
+        self.pages_in_a_row = 0
+        self.was_later = bool(self.laters) and not (self.polls and self.was_later)
+        return (self.laters if self.was_later else self.polls).popleft()
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing is lost if it is made anew."""
-        waits = self.is_busy or self.pages or self.polls
+        waits = self.is_busy or not self.is_empty()
         return not waits and (now_ms - self.filled_at_ms) * RATE_PER_MS >= BUCKET
 
     def ready_at_ms(self, now_ms: int) -> int:
@@ -237,7 +253,7 @@ class Lanes:
         is_later: bool = False,
     ) -> Answer[T]:
         """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`.
-        `is_later`: asked as the poller asks, behind the pages."""
+        `is_later`: asked behind the pages, in turn with the poller."""
         key = (address, account, question.key)
         with self._changed:
             known = self._kept.get(key)
@@ -249,10 +265,10 @@ class Lanes:
             why, flight = BUSY, None
             if not self._is_full(address, key, is_later=is_later):
                 if is_later:
-                    self._flight(address, account, question, is_poll=True)
+                    self._flight(address, account, question, lambda lane: lane.laters)
                     why = WAITING
                 elif self._patient < MAX_PATIENT:
-                    flight = self._flight(address, account, question, is_poll=False)
+                    flight = self._flight(address, account, question, lambda lane: lane.pages)
                     self._patient += 1
         if flight is not None:
             try:
@@ -267,14 +283,19 @@ class Lanes:
     def poll(self, address: str, question: Question[T]) -> Future[Answer[T]]:
         """The poller's way: with the console's own account, behind the pages, without waiting."""
         with self._changed:
-            return self._flight(address, None, question, is_poll=True).future
+            return self._flight(address, None, question, lambda lane: lane.polls).future
+
+    def forget(self, question: Question[Any]) -> None:
+        """Every peer's answer to a question: a change has made it old."""
+        with self._changed:
+            self._kept.forget(question.key)
 
     def _is_full(self, address: str, key: _CacheKey, *, is_later: bool) -> bool:
         """Whether another question would wait too long."""
         lane = self._lanes.get(address)
         if lane is None or key in self._flights:
             return False
-        return len(lane.polls if is_later else lane.pages) >= MAX_QUEUED
+        return len(lane.laters if is_later else lane.pages) >= MAX_QUEUED
 
     def _lane(self, address: str) -> _Lane:
         lane = self._lanes.get(address)
@@ -286,7 +307,11 @@ class Lanes:
         return lane
 
     def _flight(
-        self, address: str, account: Hashable, question: Question[Any], *, is_poll: bool
+        self,
+        address: str,
+        account: Hashable,
+        question: Question[Any],
+        row: Callable[[_Lane], deque[_Flight]],
     ) -> _Flight:
         """The flight that carries this question: one that waits already, else a new one."""
         key = (address, account, question.key)
@@ -299,7 +324,7 @@ class Lanes:
             return flight
         self._flights[key] = flight
         lane = self._lane(address)
-        (lane.polls if is_poll else lane.pages).append(flight)
+        row(lane).append(flight)
         if not lane.is_busy:
             self._schedule(lane)
         return flight
@@ -320,7 +345,7 @@ class Lanes:
             with self._changed:
                 answer = self._keep(flight, answer)
                 lane.is_busy = False
-                if lane.pages or lane.polls:
+                if not lane.is_empty():
                     self._schedule(lane)
                 if is_poll:
                     self._polling -= 1
@@ -339,7 +364,7 @@ class Lanes:
                     self._changed.wait((self._heap[0][0] - now_ms) / 1000)
                 else:
                     lane = heapq.heappop(self._heap)[2]
-                    if lane.is_busy or not (lane.pages or lane.polls):
+                    if lane.is_busy or lane.is_empty():
                         continue
                     if lane.ready_at_ms(now_ms) > now_ms:
                         self._schedule(lane)

@@ -5,12 +5,14 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from console.known_groups import GROUPS_OF, known_groups
 from console.lanes import ANSWER_ERRORS, BUSY, WAITING
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
-from console.tables import Table, TableCell, link, moment
+from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection, ConsumerConnection
 from remoting.body.message_queue import MessageQueue
@@ -21,7 +23,8 @@ from remoting.body.subscription_group_config import (
 )
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
-from tools.admin_client import RETRY_PREFIX, AdminClient
+from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient
+from tools.commands.group_admin import delete_group
 from tools.commands.ha_status import duration_text
 from tools.commands.offset import reset_by_time
 from tools.message_puller import MessagePuller
@@ -40,7 +43,7 @@ SUBSCRIPTIONS: Final = columns("Topic topic | Filter subString")
 STATS_AGE_MS: Final = 5_000
 LIST_AGE_MS: Final = 30_000
 COUNTED: Final = 30
-"""Groups whose progress is read for the list: each costs its brokers a request."""
+"""Groups on a page of the list, whose progress is read: each costs its brokers a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +73,38 @@ def _see(client: AdminClient, name: str) -> GroupSeen:
         return replace(seen, problem="; ".join(each for each in said if each))
 
 
-def group_names(reader: Reader) -> list[str]:
-    """Groups that have a retry topic at a name server: all that ever consumed in clustering."""
-    topics = reader.snapshot.topics.value or ()
-    return [topic[len(RETRY_PREFIX) :] for topic in topics if topic.startswith(RETRY_PREFIX)]
-
-
 def groups(reader: Reader, query: Query) -> Page:
-    """All consumer groups; of the first thirty also lag and rate, as their brokers tell them.
+    """Consumer groups, those of the shown page with their lag and rate, as their brokers tell them.
 
-    begins: only groups that begin so.
+    begins: only groups that begin so; system=1: RocketMQ's own, too; page.
     """
     begins = query.text("begins")
-    names = [name for name in group_names(reader) if name.startswith(begins)]
+    with_system = query.choice("system", ("0", "1")) == "1"
+    known = known_groups(reader, with_system=with_system)
+    names = [name for name in known.names if name.startswith(begins)]
+    shown = ShownTable(_groups_table(names, {}), "", query.fields)
     client = reader.laned(LIST_AGE_MS, is_later=True)
-    seen = [_progress(client, name) for name in names[:COUNTED]]
-    rows: list[list[object]] = [
-        _group_row(name, found) for name, found in zip(names, seen, strict=False)
-    ]
-    rows += [[link(name, group_url(name)), None, None] for name in names[COUNTED:]]
+    seen = {name: _progress(client, name) for name in (row[0].value for row in shown.rows)}
     return Page(
-        context={"begins": begins, "uncounted": max(len(names) - COUNTED, 0)},
-        tables=[
-            Table("groups", "Consumer groups", GROUPS, rows, empty_text="There is none."),
-        ],
+        context={
+            "begins": begins,
+            "with_system": with_system,
+            "untold": known.untold,
+            "counted": len(seen),
+        },
+        tables=[_groups_table(names, seen)],
+    )
+
+
+def _groups_table(names: Sequence[str], seen: Mapping[str, GroupSeen]) -> Table:
+    return Table(
+        "groups",
+        "Consumer groups",
+        GROUPS,
+        [_group_row(name, seen.get(name)) for name in names],
+        empty_text="There is none.",
+        page_rows=COUNTED,
+        by_page=frozenset(column.key for column in GROUPS[1:]),
     )
 
 
@@ -105,7 +116,9 @@ def _progress(client: AdminClient, name: str) -> GroupSeen:
         return GroupSeen(problem=str(error))
 
 
-def _group_row(name: str, seen: GroupSeen) -> list[object]:
+def _group_row(name: str, seen: GroupSeen | None) -> list[object]:
+    if seen is None:
+        return [link(name, group_url(name)), None, None]
     if seen.problem is not None:
         said = "asked soon" if seen.problem in (BUSY, WAITING) else seen.problem
         return [link(name, group_url(name)), TableCell(said, None), None]
@@ -121,8 +134,8 @@ def group_page(reader: Reader, query: Query) -> Page:
     name = query.needed("name")
     seen = _see(reader.laned(STATS_AGE_MS), name)
     if not seen.stats.offset_table and seen.connection is None and seen.problem is None:
-        known = name in group_names(reader)
-        if not known:
+        known = known_groups(reader, with_system=True)
+        if name not in known.names:
             raise ConsoleError(f"no broker knows a consumer group {name}", 404)
     connection = seen.connection
     subscriptions = [] if connection is None else list(connection.subscription_table.values())
@@ -251,6 +264,7 @@ def _update_group(reader: Reader, query: Query) -> Done:
             done.append(master.broker_name)
         except ANSWER_ERRORS as error:
             failed.append(str(error))
+    reader.lanes.forget(GROUPS_OF)
     sentences = [f"Group {group}: done at {', '.join(done) or 'no broker'}.", *failed]
     return Done(sentences, group_url(group), ok=not failed)
 
@@ -302,6 +316,72 @@ def _reset(reader: Reader, query: Query) -> Done:
     return Done([f"Group {group}, topic {topic}: {who}.", *lines], group_url(group))
 
 
+MOST_NAMED: Final = 10
+"""Members that a plan names."""
+
+
+def _plan_delete(reader: Reader, query: Query) -> list[str]:
+    client, group = reader.client(), query.needed("group")
+    names = ", ".join(master.broker_name for master in client.masters(query.needed("cluster")))
+    offsets = (
+        "Its offsets are removed: who consumes under its name again begins anew."
+        if _removes_offsets(query)
+        else "Its offsets stay: who consumes under its name again goes on from there."
+    )
+    retry, dead = (_count(client, prefix + group) for prefix in (RETRY_PREFIX, DLQ_PREFIX))
+    return [
+        f"Group {group} is deleted at {names}.",
+        offsets,
+        _online(client.find_consumer_connection(group)),
+        f"It is {GroupSeen(client.consume_stats(group)).lag} messages behind.",
+        f"Its retry topic (messages: {retry}) and its dead-letter topic (messages: {dead}) are "
+        "deleted with it, as mqadmin deleteSubGroup does.",
+    ]
+
+
+def _removes_offsets(query: Query) -> bool:
+    return query.choice("removeOffset", ("false", "true")) == "true"
+
+
+def _count(client: AdminClient, topic: str) -> int:
+    """Messages of a topic; a group may have none of its own."""
+    if client.find_route(topic) is None:
+        return 0
+    offsets = client.topic_stats(topic).offset_table.values()
+    return sum(max(offset.max_offset - offset.min_offset, 0) for offset in offsets)
+
+
+def _online(connection: ConsumerConnection | None) -> str:
+    members = [] if connection is None else connection.connection_set
+    if not members:
+        return "Nobody is online."
+    names = [member.client_id for member in members]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"{len(names)} online: {', '.join(names[:MOST_NAMED])}{more}. Stop them first: their next "
+        "heartbeat makes the group anew where autoCreateSubscriptionGroup is true."
+    )
+
+
+def _delete(reader: Reader, query: Query) -> Done:
+    group, cluster = query.needed("group"), query.needed("cluster")
+    removes = _removes_offsets(query)
+    try:
+        data = delete_group(reader.client(), group, None, cluster, remove_offset=removes).data
+    except ANSWER_ERRORS as error:
+        raise ConsoleError(
+            f"{error}. What was asked before that is done; delete it again"
+        ) from error
+    finally:
+        reader.lanes.forget(GROUPS_OF)
+    sentences = [
+        f"Group {group} was deleted at {', '.join(data['brokerAddrs'])}"
+        + (", with its offsets." if removes else "; its offsets stay."),
+        f"Topics {' and '.join(data['topics'])} were deleted in cluster {cluster}.",
+    ]
+    return Done(sentences, "/groups")
+
+
 _AS_IT_IS: Final = "Empty: as it is."
 VIEWS: Final = [
     View("/groups", "Consumer groups", "Topics", "groups.html.j2", groups),
@@ -331,6 +411,18 @@ ACTIONS: Final = [
         ],
         _plan_reset,
         _reset,
+        is_destructive=True,
+    ),
+    Action(
+        "deleteGroup",
+        "Delete the group",
+        [
+            Field("group", "Group"),
+            Field("cluster", "Cluster", default="DefaultCluster"),
+            Field("removeOffset", "With its offsets", kind="checkbox", needed=False),
+        ],
+        _plan_delete,
+        _delete,
         is_destructive=True,
     ),
 ]

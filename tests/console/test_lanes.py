@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -303,6 +304,39 @@ def test_pages_do_not_blind_the_poller() -> None:
             assert clock.ms < 1_004_000
         lanes.stop()
         assert [future.result(20) for future in asked]
+
+
+def test_a_long_list_does_not_blind_the_poller() -> None:
+    """What pages want later goes in turn with what the poller asks."""
+    peer, clock = Peer(), Clock()
+    peer.gate.clear()
+    with running(clock, workers=1) as lanes:
+        first = lanes.poll(PEER, peer.question("first"))
+        assert peer.entered.acquire(timeout=20)
+        for n in range(3):
+            lanes.ask(PEER, peer.question(f"later{n}"), 0, is_later=True)
+        polls = [lanes.poll(PEER, peer.question(f"poll{n}")) for n in range(2)]
+        peer.gate.set()
+        for future in (first, *polls):
+            while not future.done():
+                clock.ms += 1_000
+                lanes.poll("192.0.2.9:1", peer.question(f"wakes {clock.ms}"))
+                wait([future], 0.02)
+        of_lane = [name for address, name in peer.asked if address == PEER]
+        assert of_lane[:4] == ["first", "later0", "poll0", "later1"]
+        assert "later2" not in of_lane[: of_lane.index("poll1")]
+
+
+def test_what_a_change_made_old_is_forgotten() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        for _ in range(2):
+            lanes.ask(PEER, peer.question("groups"), 60_000)
+            lanes.ask(PEER, peer.question("other"), 60_000)
+        lanes.forget(peer.question("groups"))
+        lanes.ask(PEER, peer.question("groups"), 60_000)
+        lanes.ask(PEER, peer.question("other"), 60_000)
+        assert Counter(name for _, name in peer.asked) == {"groups": 2, "other": 1}
 
 
 def test_silent_brokers_leave_workers_to_pages() -> None:
