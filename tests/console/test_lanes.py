@@ -138,6 +138,17 @@ def test_what_was_known_stays_beside_the_error() -> None:
     assert answer.age_ms(clock.ms) == 3_000
 
 
+def test_what_was_known_is_shown_while_the_newer_answer_is_awaited() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        known = lanes.ask(PEER, peer.question("a"), 0)
+        peer.gate.clear()
+        clock.ms += 1_000
+        late = lanes.ask(PEER, peer.question("a"), 0, None, 20)
+        peer.gate.set()
+    assert (late.value, late.at_ms, late.error) == ("answer 1", known.at_ms, WAITING)
+
+
 @pytest.mark.parametrize(
     ("error", "is_refusal"),
     [(BrokerAnswerError(PEER, 16, "no"), True), (AdminError("unreadable"), False)],
