@@ -14,6 +14,7 @@ from console.page import Action, View
 from console.questions import METRICS
 from console.views import (
     brokers,
+    changes,
     damage,
     dead_letters,
     groups,
@@ -46,6 +47,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *messages.VIEWS,
     *dead_letters.VIEWS,
     *brokers.VIEWS,
+    *changes.VIEWS,
     *search.VIEWS,
     *jobs.VIEWS,
 )

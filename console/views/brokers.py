@@ -1,5 +1,4 @@
-"""Brokers: settings and where they differ, who is connected, users and access lists, and who
-changed what through this console.
+"""Brokers: settings and where they differ, who is connected, users and access lists.
 
 Tested by tests/console/test_topics_view.py.
 """
@@ -8,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from console.access.audit_log import AuditError, AuditLog
 from console.lanes import Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.snapshot import BrokerSeen
@@ -32,11 +30,7 @@ PRODUCERS: Final = columns(
 )
 USERS: Final = columns("User username | Type userType | Status userStatus")
 ACLS: Final = columns("Subject subject | Resource resource | Actions actions | Decision decision")
-AUDIT: Final = columns(
-    "When at_ms | Who who | From from | What action | With fields | Result result | Why why"
-)
 AGE_MS: Final = 10_000
-MOST_AUDIT: Final = 1_000
 
 
 def _chosen(reader: Reader, query: Query) -> BrokerSeen:
@@ -221,49 +215,6 @@ def accounts(reader: Reader, query: Query) -> Page:
     )
 
 
-def audit(reader: Reader, query: Query) -> Page:
-    """Who changed what through this console, the newest first.
-
-    count.
-    """
-    reader.must_sign_in("the audit log")
-    kept = reader.options.get("audit")
-    entries = (
-        _newest(kept, query.number("count", 200, 1, MOST_AUDIT))
-        if isinstance(kept, AuditLog)
-        else []
-    )
-    rows: list[list[object]] = [
-        [
-            moment(entry["at_ms"]) if isinstance(entry.get("at_ms"), int) else None,
-            entry.get("who"),
-            entry.get("from"),
-            entry.get("action"),
-            _fields_text(entry.get("fields")),
-            badge(str(entry.get("result", "unknown"))),
-            entry.get("why"),
-        ]
-        for entry in entries
-    ]
-    return Page(
-        tables=[Table("audit", "Changes through this console", AUDIT, rows, "There is none.")]
-    )
-
-
-def _newest(kept: AuditLog, count: int) -> list[dict[str, Any]]:
-    try:
-        return kept.newest(count)
-    except AuditError as error:
-        raise ConsoleError(str(error), 503) from error
-
-
-def _fields_text(fields: object) -> str:
-    """The audit log says in a sentence when there are too many."""
-    if isinstance(fields, dict):
-        return ", ".join(f"{key}={value}" for key, value in fields.items())
-    return "" if fields is None else str(fields)
-
-
 def _plan_setting(reader: Reader, query: Query) -> list[str]:
     address, key, value = query.needed("broker"), query.needed("key"), query.text("value")
     broker = _chosen(reader, Query({"broker": address}))
@@ -298,7 +249,6 @@ VIEWS: Final = [
     View("/settings", "Settings", "Cluster", "settings.html.j2", settings),
     View("/connections", "Producers", "Cluster", "connections.html.j2", connections),
     View("/accounts", "Users and rights", "Cluster", "accounts.html.j2", accounts),
-    View("/audit", "Changes", "Cluster", "audit.html.j2", audit),
 ]
 ACTIONS: Final = [
     Action(

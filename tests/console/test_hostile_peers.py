@@ -17,7 +17,7 @@ from console.page import ConsoleError, Query, Reader
 from console.rates import Rates
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
-from console.views import brokers, search
+from console.views import brokers, changes, search
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import duration_text
@@ -93,14 +93,14 @@ def test_an_audit_log_that_cannot_be_read_is_a_sentence(
     asker = reader(Lane(), account=OPERATOR, options={"audit": log})
     odd = {"event": "intends", "fields": "200 fields, too many", "at_ms": "x", "who": None}
     monkeypatch.setattr(log, "newest", lambda _count: [odd])
-    assert "too many" in repr(brokers.audit(asker, Query({})).tables[0].rows)
+    assert "too many" in repr(changes.audit(asker, Query({})).tables[0].rows)
 
     def fails(_count: int) -> list[Any]:
         raise AuditError("no right")
 
     monkeypatch.setattr(log, "newest", fails)
     with pytest.raises(ConsoleError, match="no right"):
-        brokers.audit(asker, Query({}))
+        changes.audit(asker, Query({}))
     log.close()
 
 
