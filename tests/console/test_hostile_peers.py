@@ -17,7 +17,7 @@ from console.page import ConsoleError, Query, Reader
 from console.rates import Rates
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
-from console.views import brokers, changes, search
+from console.views import changes, search, settings
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import duration_text
@@ -61,12 +61,12 @@ def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
     told = {key: value.replace("2", "3") for key, value in own.items()}
     lane = Lane(**{PLACE.address: own, other.address: told})
     asker = reader(lane, BrokerSeen(PLACE), BrokerSeen(other), account=account)
-    (table,) = brokers.settings(asker, Query({"broker": PLACE.address})).tables
+    (table,) = settings.settings(asker, Query({"broker": PLACE.address})).tables
     assert "hunter" not in repr(table.rows)
     values = {row["key"]: row["value"] for row in table.data()}
     assert values["flushDiskType"] == "ASYNC_FLUSH"
     assert values["emptyPassword"] == ""
-    assert values["aclSecretKey"] == brokers.HIDDEN
+    assert values["aclSecretKey"] == settings.HIDDEN
 
 
 def test_names_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
