@@ -13,7 +13,9 @@ from console.lanes import Question
 from console.page import Action, View
 from console.questions import METRICS
 from console.views import (
-    brokers,
+    accounts,
+    changes,
+    connections,
     damage,
     dead_letters,
     groups,
@@ -25,6 +27,7 @@ from console.views import (
     replication,
     search,
     sends,
+    settings,
     timers,
     topics,
     transactions,
@@ -45,7 +48,10 @@ VIEWS: Final[tuple[View, ...]] = (
     *groups.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
-    *brokers.VIEWS,
+    *settings.VIEWS,
+    *connections.VIEWS,
+    *accounts.VIEWS,
+    *changes.VIEWS,
     *search.VIEWS,
     *jobs.VIEWS,
 )
@@ -54,7 +60,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *groups.ACTIONS,
     *messages.ACTIONS,
     *dead_letters.ACTIONS,
-    *brokers.ACTIONS,
+    *settings.ACTIONS,
     *timers.ACTIONS,
     *transactions.ACTIONS,
     *damage.ACTIONS,
