@@ -16,6 +16,7 @@ from console.views import (
     brokers,
     damage,
     dead_letters,
+    group_changes,
     groups,
     history,
     jobs,
@@ -26,6 +27,7 @@ from console.views import (
     search,
     sends,
     timers,
+    topic_changes,
     topics,
     transactions,
     verdicts,
@@ -50,8 +52,8 @@ VIEWS: Final[tuple[View, ...]] = (
     *jobs.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
-    *topics.ACTIONS,
-    *groups.ACTIONS,
+    *topic_changes.ACTIONS,
+    *group_changes.ACTIONS,
     *messages.ACTIONS,
     *dead_letters.ACTIONS,
     *brokers.ACTIONS,
