@@ -1,4 +1,4 @@
-"""Cells of numbers that brokers tell: an age, a count; nothing for what is not known or no number.
+"""Cells of numbers that brokers tell: an age, a rate, a count; nothing for what is no number.
 
 Pure; any thread. Tested by tests/console/test_traffic_views.py.
 """
@@ -19,6 +19,13 @@ def age_cell(ms: float | None) -> TableCell | None:
     if ms is None or not 0 <= ms < _LIMIT:
         return None
     return TableCell(duration_text(ms / 1000) if ms >= 1_000 else f"{ms:.0f} ms", ms)
+
+
+def rate_cell(per_second: float | None) -> TableCell | None:
+    """How often something happens."""
+    if per_second is None or not 0 <= per_second < _LIMIT:
+        return None
+    return TableCell(f"{per_second:.1f}", per_second)
 
 
 def whole(value: float | None) -> int | None:
