@@ -26,6 +26,13 @@ def age_cell(ms: float | None) -> TableCell | None:
     return TableCell(duration_text(ms / 1000) if ms >= 1_000 else f"{ms:.0f} ms", ms)
 
 
+def rate_cell(per_second: float | None) -> TableCell | None:
+    """How often something happens."""
+    if per_second is None or not 0 <= per_second < _LIMIT:
+        return None
+    return TableCell(f"{per_second:.1f}", per_second)
+
+
 def whole(value: float | None) -> int | None:
     """A count."""
     return None if value is None or not abs(value) < _LIMIT else int(value)
