@@ -15,7 +15,7 @@ from broker.admin.admin_metrics_processor import AdminMetricsProcessor
 from broker.metrics.dump_history import BUDGET_MS
 from broker.metrics.metrics_dump_files import DumpSettings
 from ipc.clock import SystemClock
-from remoting.body.metrics_answer import DumpPoint, MetricsDumpAnswer
+from remoting.body.metrics_answer import MetricsDumpAnswer
 from tests.broker.broker_fakes import request_of
 from tests.broker.metrics.days_of_dumps import (
     CLUSTER,
@@ -38,7 +38,7 @@ def ask(of: AdminMetricsProcessor, begin_ms: int, end_ms: int) -> tuple[MetricsD
     return msgspec.json.decode(found.body, type=MetricsDumpAnswer), len(found.body)
 
 
-def read_all(root: Path, days: int, told: list[str]) -> list[DumpPoint]:
+def read_all(root: Path, days: int, told: list[str]) -> list[MetricsDumpAnswer]:
     """As whoever asks again where an answer ended."""
     settings = DumpSettings(
         directory=root,
@@ -52,14 +52,14 @@ def read_all(root: Path, days: int, told: list[str]) -> list[DumpPoint]:
     )
     of = AdminMetricsProcessor(None, lambda: settings, SystemClock())  # type: ignore[arg-type]
     begin_ms, end_ms = FIRST, FIRST + days * DAY_MS
-    points: list[DumpPoint] = []
+    answers: list[MetricsDumpAnswer] = []
     times_s, sizes, boots = [], [], []
     while begin_ms is not None:
         began = time.monotonic()
         answer, size = ask(of, begin_ms, end_ms)
         times_s.append(time.monotonic() - began)
         sizes.append(size)
-        points += answer.points
+        answers.append(answer)
         boots += [life.boot[0] for life in answer.lives if life.boot[0] not in boots]
         assert answer.bad_lines == 0
         begin_ms = answer.partial_up_to
@@ -71,16 +71,18 @@ def read_all(root: Path, days: int, told: list[str]) -> list[DumpPoint]:
     )
     assert largest < 1_000_000
     assert longest_s < 10 * BUDGET_MS / 1000, "a reading ends soon after its time is over"
-    return points
+    return answers
 
 
-def check(points: list[DumpPoint], days: int) -> None:
+def check(answers: list[MetricsDumpAnswer], days: int) -> None:
+    points = [point for answer in answers for point in answer.points]
     lines = days * 24 * LINES_AN_HOUR
     assert sum(point.lines for point in points) == lines
     # Of each life the first line has none before it; so has each answer's first, but for its lead.
     assert sum(point.msgs_in for point in points) == (lines - 2) * MESSAGES_A_LINE
-    behind = [point for point in points if not all(r.in_sync for r in point.replicas.values())]
-    assert len({point.ts // DAY_MS for point in behind}) == days - days // 2
+    incidents = [incident for answer in answers for incident in answer.incidents]
+    assert {(one.replica, one.state) for one in incidents} == {(f"{GROUP}:1", "catching_up")}
+    assert len({one.from_ // DAY_MS for one in incidents}) == days - days // 2
 
 
 @pytest.mark.long
