@@ -6,12 +6,12 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.access.audit_log import AuditError, AuditLog
+from conf.secret_names import is_secret_name
+from console.access.audit_log import HIDDEN, AuditError, AuditLog
 from console.lanes import Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.snapshot import BrokerSeen
@@ -64,15 +64,9 @@ def _settings(client: AdminClient, address: str) -> dict[str, str]:
     return parse_lines(client.call(address, RequestCode.GET_BROKER_CONFIG).body)
 
 
-_SECRET: Final = re.compile(
-    r"passw|passphrase|secret|credential|token|private|accesskey|initauthenticationuser", re.I
-)
-HIDDEN: Final = "(hidden)"
-
-
 def shown_value(key: str, value: str) -> str:
     """A setting's value; of one whose name says that it is a secret only whether there is one."""
-    return HIDDEN if value and _SECRET.search(key) else value
+    return HIDDEN if value and is_secret_name(key) else value
 
 
 SETTINGS_OF: Final = Question("settings", _settings)
@@ -280,7 +274,7 @@ def _plan_setting(reader: Reader, query: Query) -> list[str]:
 
 def _refuse_secret(key: str) -> None:
     """Its new value would stand in the form and in the audit log."""
-    if _SECRET.search(key):
+    if is_secret_name(key):
         raise ConsoleError(f"{key} is a secret: change it with bin/mqadmin updateBrokerConfig")
 
 

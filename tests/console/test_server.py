@@ -129,6 +129,23 @@ def test_a_readers_account_asks_only_brokers_that_answered(world: ConsoleWorld) 
         client.runtime_info("127.0.0.1:9")
 
 
+def test_an_account_sees_no_messages_where_accounts_are_not_checked(
+    world: ConsoleWorld, sent: str
+) -> None:
+    access = world.console.access
+    account = proved("alice", "secret", Kind.ACL, b"key")
+    alice = TestClient(world.console.application, base_url=str(world.guest.base_url))
+    cookie = access._cookie
+    alice.cookies.set(
+        cookie.name(is_tls=False), cookie.text(access._sessions.sign_in(account, "127.0.0.1"))
+    )
+    answer = alice.get("/messages?topic=Hello")
+    assert answer.status_code == 502
+    assert "does not check accounts" in answer.text
+    assert sent not in answer.text
+    assert alice.get("/topics").status_code == 200
+
+
 def test_a_change_leaves_two_lines(world: ConsoleWorld, sent: str) -> None:
     intends, did = [line for line in world.audit() if line.get("action") != "signIn"][:2]
     assert (intends["event"], intends["action"], intends["who"]) == (
@@ -219,7 +236,7 @@ def test_read_only(tmp_path: Path) -> None:
         assert "read-only" in own.operator.get("/").text
 
 
-def test_sign_out_ends_it(world: ConsoleWorld) -> None:
+def test_sign_out_ends_it(world: ConsoleWorld, sent: str) -> None:
     browser: TestClient = world.browser()
     browser.get(world.console.url().removeprefix("http://127.0.0.1:8088"))
     page = browser.get("/messages?topic=Hello")
