@@ -43,7 +43,7 @@ def test_json_is_the_same_data_and_turns_nothing(mqadmin: Bench, cluster: FakeCl
 
 def test_text_of_several_lines_is_escaped() -> None:
     assert safe_text(f"a\n\tb{ODD}") == f"a\n\tb{SHOWN}"
-    assert safe_line("a\nb") == "a\\x0ab"
+    assert safe_line(f"a\nb{ODD}") == f"a\\x0ab{SHOWN}"
     assert safe_text("שלום, مرحبا") == "שלום, مرحبا"
 
 
