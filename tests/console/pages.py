@@ -102,6 +102,8 @@ class Peers(AdminClient):
             if response_code not in how.get("accept", (0,)):
                 raise BrokerAnswerError(address, response_code, remark)
             return RemotingCommand.request(code, {}).response(response_code, remark)
+        if isinstance(answer, RemotingCommand):
+            return answer
         if not isinstance(answer, bytes):
             answer = json.dumps(answer).encode()
         return RemotingCommand.request(code, {}).response(0, body=answer)

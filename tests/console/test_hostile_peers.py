@@ -15,7 +15,7 @@ from console.lanes import Answer, Question
 from console.page import ConsoleError, Query, Reader
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot
-from console.views import brokers, search
+from console.views import changes, search, settings
 from remoting.request_code import RequestCode
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
@@ -61,12 +61,12 @@ def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
     told = {key: value.replace("2", "3") for key, value in own.items()}
     lane = Lane(**{PLACE.address: own, other.address: told})
     asker = reader(lane, BrokerSeen(PLACE), BrokerSeen(other), account=account)
-    (table,) = brokers.settings(asker, Query({"broker": PLACE.address})).tables
+    (table,) = settings.settings(asker, Query({"broker": PLACE.address})).tables
     assert "hunter" not in repr(table.rows)
     values = {row["key"]: row["value"] for row in table.data()}
     assert values["flushDiskType"] == "ASYNC_FLUSH"
     assert values["emptyPassword"] == ""
-    assert values["aclSecretKey"] == brokers.HIDDEN
+    assert values["aclSecretKey"] == settings.HIDDEN
 
 
 def test_names_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +93,14 @@ def test_an_audit_log_that_cannot_be_read_is_a_sentence(
     asker = reader(Lane(), account=OPERATOR, options={"audit": log})
     odd = {"event": "intends", "fields": "200 fields, too many", "at_ms": "x", "who": None}
     monkeypatch.setattr(log, "newest", lambda _count: [odd])
-    assert "too many" in repr(brokers.audit(asker, Query({})).tables[0].rows)
+    assert "too many" in repr(changes.audit(asker, Query({})).tables[0].rows)
 
     def fails(_count: int) -> list[Any]:
         raise AuditError("no right")
 
     monkeypatch.setattr(log, "newest", fails)
     with pytest.raises(ConsoleError, match="no right"):
-        brokers.audit(asker, Query({}))
+        changes.audit(asker, Query({}))
     log.close()
 
 

@@ -71,7 +71,16 @@ def test_a_topic_shows_its_queues_and_who_consumes_it(world: ConsoleWorld) -> No
     assert (queue["minOffset"], queue["depth"]) == (0, SENT)
     (route,) = rows(world, url, "routes")
     assert (route["readQueueNums"], route["writeQueueNums"]) == (1, 1)
-    wait_until(lambda: rows(world, url, "consumers") == [{"group": GROUP}], 20)
+    (settings,) = rows(world, url, "settings")
+    assert (settings["readQueueNums"], settings["messageType"]) == (1, "NORMAL")
+
+    def told() -> bool:
+        (queue,) = rows(world, url, "queues")
+        (consumer,) = rows(world, url, "consumers")
+        assert consumer["group"] == GROUP
+        return bool(queue["oldestTimestamp"]) and consumer["outTps"] is not None
+
+    wait_until(told, 30)
     only = [{"topic": TOPIC, "kind": "normal"}]
     wait_until(lambda: rows(world, "/topics.json", "topics") == only, 20)
 
