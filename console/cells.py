@@ -44,11 +44,6 @@ def newest(reader: Reader, address: str, figure: str) -> float | None:
     return next((value for value in reversed(read.values) if value is not None), None)
 
 
-def rate_cell(value: float | None) -> TableCell | None:
-    """So many each second."""
-    return None if value is None else TableCell(f"{value:.1f}", value)
-
-
 def milliseconds_cell(seconds: float | None) -> TableCell | None:
     """A short time."""
     return None if seconds is None else TableCell(f"{seconds * 1000:.2f}", seconds * 1000)
