@@ -186,6 +186,9 @@ def test_settings_are_shown_and_changed_where_the_broker_allows_it(world: Consol
     form = {"broker": address, "key": "maxTransferCountOnMessageInMemory", "value": "16"}
     assert "is 32 and becomes 16" in world.post("changeSetting", "plan", **form).text
     assert world.post("changeSetting", **form).status_code == 200
+    secret = {"broker": address, "key": "adminPassword", "value": "hunter2"}
+    assert "is a secret" in world.post("changeSetting", **secret).text
+    assert "hunter2" not in json.dumps(world.audit())
     refused = world.post("changeSetting", broker=address, key="listenPort", value="1")
     assert refused.status_code == 502
     unknown = world.post("changeSetting", "plan", broker=address, key="noSuchKey", value="1")
