@@ -14,6 +14,7 @@ from console.page import Action, View
 from console.questions import METRICS
 from console.views import (
     brokers,
+    clients,
     damage,
     dead_letters,
     group_changes,
@@ -45,6 +46,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *transactions.VIEWS,
     *topics.VIEWS,
     *groups.VIEWS,
+    *clients.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
     *brokers.VIEWS,

@@ -118,6 +118,8 @@ class PeerLanes:
     def __init__(self, peers: Peers, silent: Collection[str] = ()) -> None:
         self.peers = peers
         self.silent = silent
+        self.silent_questions: Collection[str] = ()
+        """By how their keys begin."""
         self.known: dict[tuple[str, Hashable], Answer[Any]] = {}
         self.waited = 0
 
@@ -126,7 +128,8 @@ class PeerLanes:
     ) -> Answer[Any]:
         """As the lanes'."""
         self.waited += not is_later
-        if address in self.silent:
+        kind = question.key[0] if isinstance(question.key, tuple) else question.key
+        if address in self.silent or kind in self.silent_questions:
             return Answer(error=WAITING)
         key = (address, question.key)
         if key not in self.known:
