@@ -27,6 +27,7 @@ from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.topic.topic_config_manager import TopicChange
+from broker.wiring.admin_audit import admin_audit
 from broker.wiring.admin_processors import AdminProcessors
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
@@ -131,12 +132,8 @@ class BrokerController:
         )
         self._send = self._messages.send
         self._waiters = self._messages.waiters
-        self._cold = ColdData(
-            self._resources,
-            store,
-            tables,
-            call_soon=self.loop.call_soon_threadsafe,
-        )
+        call_soon = self.loop.call_soon_threadsafe
+        self._cold = ColdData(self._resources, store, tables, call_soon=call_soon)
         self._pull = pull_processor(
             self._resources,
             store,
@@ -169,12 +166,13 @@ class BrokerController:
         resources, store, tables = self._resources, self._store, self._tables
         access, statistics = self._access_control, self._statistics
         executors = request_executors(self._options.broker)
+        self._audit = admin_audit(resources, access.gate, executors)
         table = RouteTable(resources, store, tables, self._messages, self._pull, access)
         routes = table.build(
             executors,
             self._other_processors(executors),
             before=lambda ordinary: before_processors(
-                ordinary,
+                self._audit.over(ordinary),
                 self._pull,
                 tables.mappings.table,
                 self._outside.brokers,
@@ -220,7 +218,8 @@ class BrokerController:
             max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
         )
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
-        admin = AdminProcessors(resources, store, tables, statistics, self._access_control, outside)
+        access, audit = self._access_control, self._audit
+        admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit)
         return [
             *admin.build(calls, configs, runtime),
             AdminAuthProcessor(self._auth.users, self._auth.acls),
@@ -367,6 +366,7 @@ class BrokerController:
         self._pop.finish()
         if self._tables.persist():
             self._pop.remove_journal()
+        self._audit.close()
         self._outside.close()
 
     # -- events --------------------------------------------------------------------------------

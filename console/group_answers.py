@@ -30,7 +30,6 @@ from remoting.headers.admin import (
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tools.admin_client import AdminClient
-from tools.errors import AdminError
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -47,6 +46,8 @@ MOST_SILENT: Final = 3
 """Members that do not answer, before the others are left alone."""
 MOST_OWNED: Final = 500
 """Queues of one member."""
+ENTRY_BYTES: Final = 200
+"""Of a kept queue."""
 MOST_SHOWN: Final = 1_000
 """Entries of each table of a member."""
 MOST_STACK: Final = 500_000
@@ -156,7 +157,6 @@ def members_question(group: str) -> Question[Members]:
         )
         if response.code != ResponseCode.SUCCESS:
             return Members()
-        _require_readable(f"broker {address}: the list of members", response.body)
         found: ConsumerConnection = ConsumerConnection.from_json_bytes(response.body)
         total = len(found.connection_set)
         if not total:
@@ -168,12 +168,7 @@ def members_question(group: str) -> Question[Members]:
         )
         return Members(kept, total=total)
 
-    return Question((MEMBERS, group), ask)
-
-
-def _require_readable(what: str, body: bytes) -> None:
-    if len(body) > MOST_BYTES:
-        raise AdminError(f"{what} has {len(body):,} bytes; the console reads {MOST_BYTES:,}")
+    return Question((MEMBERS, group), ask, MOST_BYTES)
 
 
 def _first(table: dict[K, V], most: int) -> dict[K, V]:
@@ -230,7 +225,11 @@ def _owned(group: str, client_id: str) -> Question[tuple[MessageQueue, ...] | st
             return str(error)
         return tuple(islice(info.mq_table, MOST_OWNED))
 
-    return Question(("owned queues", group, client_id), ask)
+    return Question(("owned queues", group, client_id), ask, MOST_BYTES, _size_of_owned)
+
+
+def _size_of_owned(found: tuple[MessageQueue, ...] | str) -> int:
+    return ENTRY_BYTES * len(found)
 
 
 def _running(
@@ -241,7 +240,6 @@ def _running(
     )
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
     response = client.call(address, code, header, timeout_ms=TIMEOUT_MS)
-    _require_readable(f"what client {client_id} says of itself", response.body)
     info: ConsumerRunningInfo = ConsumerRunningInfo.from_json_bytes(response.body)
     return info
 
@@ -267,7 +265,7 @@ def running(group: str, client_id: str, *, with_jstack: bool = False) -> Questio
             return Running(problem=str(error))
         return _cut(info)
 
-    return Question(("running", group, client_id, with_jstack), ask)
+    return Question(("running", group, client_id, with_jstack), ask, MOST_BYTES)
 
 
 def _cut(info: ConsumerRunningInfo) -> Running:

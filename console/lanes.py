@@ -3,11 +3,11 @@
 Any thread asks; the workers here send. **The console costs the brokers nothing**: a lane sends one
 request at a time, at most one a second in the long run (a bucket of five, so that a page's few
 requests go at once), the same question is asked once however many readers wait for it, and answers
-are kept for as long as the question's reader allows. Requests of pages go before the poller's, and
-the poller leaves some of the bucket and of the workers to them; but after three pages one of the
-poller's goes, so that no reader can blind it. What pages want later (figures of a long list) goes
-in turn with the poller's. What waits is bounded: too much is a sentence.
-Changes that a reader makes are no business of a lane.
+are kept for as long as the question's reader allows, within a bound of bytes, of which each address
+has a share. Requests of pages go before the poller's, and the poller leaves some of the bucket and
+of the workers to them; but after three pages one of the poller's goes, so that no reader can blind
+it. What pages want later (figures of a long list) goes in turn with the poller's. What waits is
+bounded: too much is a sentence. Changes that a reader makes are no business of a lane.
 
 Tested by tests/console/test_lanes.py.
 """
@@ -22,12 +22,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
+from console.received_client import ReceivedClient
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import AdminClient
-from tools.errors import AdminError
+from tools.errors import AdminError, BrokerAnswerError
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,12 @@ RATE_PER_MS: Final = 0.001
 POLLER_LEAVES: Final = 2.0
 """What stays in the bucket for pages when the poller asks."""
 KEPT_ANSWERS: Final = 2_000
+KEPT_BYTES: Final = 32 << 20
+"""Of all kept answers, as they were received; in memory they are up to twenty times as large."""
+SHARE_BYTES: Final = 8 << 20
+"""Of those of one address: beyond it its oldest go, not those of others."""
+MOST_BYTES: Final = 8 << 20
+"""An answer without messages has at most so many: 40,000 topics with all their attributes."""
 PATIENCE_MS: Final = 2_000
 """How long a page waits for an answer before it shows the older one, or says so."""
 MAX_QUEUED: Final = 50
@@ -61,6 +68,9 @@ class Question(Generic[T]):
 
     key: Hashable
     run: Callable[[AdminClient, str], T]
+    most_bytes: int = MOST_BYTES
+    size_of: Callable[[T], int] | None = None
+    """How much of memory a value takes where only a little of what was received is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +84,72 @@ class Answer(Generic[T]):
     """Why the last attempt failed, or why there is no answer yet."""
     tried_ms: int = 0
     """When the last attempt began; a failure is asked again two seconds later at the earliest."""
+    size: int = 0
+    """Bytes in which the value was received."""
+    is_refusal: bool = False
+    """Whether the error is the peer's own answer."""
 
     def age_ms(self, now_ms: int) -> int | None:
         """How old the value is; None when there is none."""
         return None if not self.at_ms else max(now_ms - self.at_ms, 0)
 
 
-_Key = tuple[str, Hashable, Hashable]
-"""Address, account, key of the question."""
+_CacheKey = tuple[str, Hashable, Hashable]
+"""Address, account, and the question's key."""
+
+
+class _KeptAnswers:
+    """The answers, the least recently used first; bounded by number and bytes. The lanes' lock
+    guards it."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[_CacheKey, Answer[Any]] = OrderedDict()
+        self._bytes = 0
+        self._bytes_of: dict[str, int] = {}
+
+    def get(self, key: _CacheKey) -> Answer[Any] | None:
+        """The newest answer."""
+        return self._answers.get(key)
+
+    def use(self, key: _CacheKey) -> None:
+        """It is of use: others go before it."""
+        self._answers.move_to_end(key)
+
+    def put(self, key: _CacheKey, answer: Answer[Any]) -> None:
+        """Remember it. One that is larger than the share alone stays while it is the newest."""
+        self._drop(key)
+        self._answers[key] = answer
+        self._count(key[0], answer.size)
+        if self._bytes_of.get(key[0], 0) > SHARE_BYTES:
+            for other in [one for one in self._answers if one[0] == key[0] and one != key]:
+                self._drop(other)
+                if self._bytes_of.get(key[0], 0) <= SHARE_BYTES:
+                    break
+        while len(self._answers) > KEPT_ANSWERS or self._bytes > KEPT_BYTES:
+            self._drop(next(iter(self._answers)))
+
+    def forget(self, question: Hashable) -> None:
+        """Every peer's answer to a question of this key."""
+        for key in [key for key in self._answers if key[2] == question]:
+            self._drop(key)
+
+    def _drop(self, key: _CacheKey) -> None:
+        known = self._answers.pop(key, None)
+        if known is not None:
+            self._count(key[0], -known.size)
+
+    def _count(self, address: str, size: int) -> None:
+        self._bytes += size
+        held = self._bytes_of.pop(address, 0) + size
+        if held:
+            self._bytes_of[address] = held
 
 
 @dataclass(slots=True)
 class _Flight:
     """One question that waits for its turn, or for its answer."""
 
-    cache_key: _Key
+    cache_key: _CacheKey
     account: Hashable
     question: Question[Any]
     future: Future[Answer[Any]] = field(default_factory=Future)
@@ -161,8 +222,8 @@ class Lanes:
         """Lanes whose polls wait until another poll ends."""
         self._patient = 0
         self._count = 0
-        self._flights: dict[_Key, _Flight] = {}
-        self._answers: OrderedDict[_Key, Answer[Any]] = OrderedDict()
+        self._flights: dict[_CacheKey, _Flight] = {}
+        self._kept = _KeptAnswers()
         self._stopped = False
         self._workers = [
             threading.Thread(target=self._work, name=f"console-lane-{i}", daemon=True)
@@ -197,11 +258,11 @@ class Lanes:
         `is_later`: asked behind the pages, in turn with the poller."""
         key = (address, account, question.key)
         with self._changed:
-            known = self._answers.get(key)
+            known = self._kept.get(key)
             if known is not None and self._now_ms() - known.tried_ms <= _young_ms(
                 known, max_age_ms
             ):
-                self._answers.move_to_end(key)
+                self._kept.use(key)
                 return known
             why, flight = BUSY, None
             if not self._is_full(address, key, is_later=is_later):
@@ -229,10 +290,9 @@ class Lanes:
     def forget(self, question: Question[Any]) -> None:
         """Every peer's answer to a question: a change has made it old."""
         with self._changed:
-            for key in [key for key in self._answers if key[2] == question.key]:
-                del self._answers[key]
+            self._kept.forget(question.key)
 
-    def _is_full(self, address: str, key: _Key, *, is_later: bool) -> bool:
+    def _is_full(self, address: str, key: _CacheKey, *, is_later: bool) -> bool:
         """Whether another question would wait too long."""
         lane = self._lanes.get(address)
         if lane is None or key in self._flights:
@@ -324,10 +384,14 @@ class Lanes:
     def _answer(self, address: str, flight: _Flight) -> Answer[Any]:
         at_ms = self._now_ms()
         try:
-            client = self._client_of(flight.account)
-            return Answer(flight.question.run(client, address), at_ms, tried_ms=at_ms)
+            client = ReceivedClient(self._client_of(flight.account), flight.question.most_bytes)
+            question = flight.question
+            value = question.run(client, address)
+            size = client.received if question.size_of is None else question.size_of(value)
+            return Answer(value, at_ms, tried_ms=at_ms, size=size)
         except ANSWER_ERRORS as error:
-            return Answer(error=str(error), tried_ms=at_ms)
+            is_refusal = isinstance(error, BrokerAnswerError)
+            return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)
         except Exception:  # a peer's odd answer must not end a worker; the log says where
             log.exception("question %r to %s", flight.question.key, address)
             text = f"{address} answered something that cannot be read (see the log)"
@@ -337,13 +401,10 @@ class Lanes:
         """Remember an answer; one that failed keeps the value that was known before."""
         self._flights.pop(flight.cache_key, None)
         if answer.error is not None:
-            known = self._answers.get(flight.cache_key)
+            known = self._kept.get(flight.cache_key)
             if known is not None:
-                answer = Answer(known.value, known.at_ms, answer.error, answer.tried_ms)
-        self._answers[flight.cache_key] = answer
-        self._answers.move_to_end(flight.cache_key)
-        while len(self._answers) > KEPT_ANSWERS:
-            self._answers.popitem(last=False)
+                answer = replace(answer, value=known.value, at_ms=known.at_ms, size=known.size)
+        self._kept.put(flight.cache_key, answer)
         return answer
 
 

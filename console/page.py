@@ -118,6 +118,8 @@ class Reader:
     name_servers: tuple[str, ...]
     now_ms: int
     """Wall clock."""
+    clock_ms: int
+    """Monotonic: how old is what the snapshot has."""
     account: AccountLike | None = None
     may_change: bool = False
     address: str = ""

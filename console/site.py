@@ -13,8 +13,10 @@ from console.lanes import Question
 from console.page import Action, View
 from console.questions import METRICS
 from console.views import (
-    brokers,
+    accounts,
+    changes,
     clients,
+    connections,
     damage,
     dead_letters,
     group_changes,
@@ -27,6 +29,7 @@ from console.views import (
     replication,
     search,
     sends,
+    settings,
     timers,
     topic_changes,
     topics,
@@ -49,7 +52,10 @@ VIEWS: Final[tuple[View, ...]] = (
     *clients.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
-    *brokers.VIEWS,
+    *settings.VIEWS,
+    *connections.VIEWS,
+    *accounts.VIEWS,
+    *changes.VIEWS,
     *search.VIEWS,
     *jobs.VIEWS,
 )
@@ -58,7 +64,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *group_changes.ACTIONS,
     *messages.ACTIONS,
     *dead_letters.ACTIONS,
-    *brokers.ACTIONS,
+    *settings.ACTIONS,
     *timers.ACTIONS,
     *transactions.ACTIONS,
     *damage.ACTIONS,

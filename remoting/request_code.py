@@ -200,6 +200,7 @@ class RequestCode(IntEnum):
     GET_LOG_DIGESTS = 28911
     GET_METRICS_DUMP = 28912
     GET_METRICS = 28913
+    GET_ADMIN_AUDIT = 28914
 
 
 _NAMES = {int(code): code.name for code in RequestCode}

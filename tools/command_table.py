@@ -72,6 +72,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "cloneGroupOffset": Entry("offset", "Copy the offsets of a group to another (asks)"),
     "haStatus": Entry("ha_status", "Show the replication status of brokers"),
     "resetMasterFlushOffset": Entry("ha_status", "Reset the master's flush offset at a slave"),
+    "adminAudit": Entry("admin_audit", "Show what operators changed at a broker of ours"),
     "verifyReplica": Entry("verify_replica", "Read commit logs again, compare them with replicas"),
     "clusterList": Entry("cluster", "List all clusters with their brokers"),
     "clusterRT": Entry("message_send", "Measure the response time of each broker of a cluster"),
@@ -129,3 +130,7 @@ def find_command(name: str) -> str | None:
     if folded in ALIASES:
         return ALIASES[folded]
     return next((known for known in COMMANDS if known.lower() == folded), None)
+
+
+OURS: Final = frozenset({"adminAudit", "verifyReplica", "listDlq", "resendDlq", "exportDlq"})
+"""Commands that RocketMQ's mqadmin does not have."""

@@ -143,6 +143,7 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_COLD_DATA_FLOW_CTR_INFO: _reads(),
     Code.GET_METRICS: _reads(),
     Code.GET_METRICS_DUMP: _reads(),
+    Code.GET_ADMIN_AUDIT: _reads(),
     # Operators who change something.
     Code.UPDATE_AND_CREATE_TOPIC: _OPERATOR,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _OPERATOR,

@@ -60,6 +60,13 @@ class AclTable:
             raise _not_signed(request)
         self._judge(account, request, row)
 
+    def signer_of(self, request: RemotingCommand) -> str | None:
+        """The account whose secret key signed the request; None: nobody's did."""
+        access_key = request.ext_fields.get(ACCESS_KEY, "")
+        account = self.accounts.get(access_key)
+        signed = account is not None and is_signed_with(account.secret_key, request)
+        return access_key if signed else None
+
     # -- requests that wait ----------------------------------------------------------------------
 
     @property

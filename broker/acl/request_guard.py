@@ -48,6 +48,10 @@ class AuthChecks(Protocol):
         """The sender of a request that passed; empty where its word was not checked."""
         ...
 
+    def signer_of(self, request: RemotingCommand) -> str | None:
+        """The user whose password signed the request; None: nobody's did."""
+        ...
+
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises RequestError if it lacks one of these rights."""
 
@@ -67,6 +71,7 @@ class AuthChecks(Protocol):
 
 
 Judge = AclTable | AuthChecks
+OnRefused = Callable[[ConnectionLike, RemotingCommand, RequestError], None]
 
 
 class RequestGuard:
@@ -90,6 +95,8 @@ class RequestGuard:
         self._acl = acl
         self._rows = rows
         self._refusals = RefusalLog(log, clock.monotonic_ms)
+        self.on_refused: OnRefused = lambda _connection, _request, _error: None
+        """Hears of each request that `check` has refused."""
 
     def check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Raises RequestError if this peer may not send this request."""
@@ -97,6 +104,7 @@ class RequestGuard:
             self._check(connection, request)
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
+            self.on_refused(connection, request, error)
             raise
 
     def check_held(
@@ -132,6 +140,12 @@ class RequestGuard:
         if self._acl is not None:
             return request.ext_fields.get(ACCESS_KEY, "")
         return "" if self._auth is None else self._auth.account_of(request)
+
+    def signer_of(self, request: RemotingCommand) -> str | None:
+        """The account or user that this request is signed by, whatever it may do; None without
+        access control, and where the signature proves nothing."""
+        judge = self.judge()
+        return None if judge is None else judge.signer_of(request)
 
     def hold(
         self, connection: ConnectionLike, code: int, access_key: str | None, group: str, topic: str

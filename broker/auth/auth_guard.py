@@ -68,6 +68,14 @@ class AuthGuard:
             return ""
         return request.ext_fields.get(ACCESS_KEY, "")
 
+    def signer_of(self, request: RemotingCommand) -> str | None:
+        """The user whose password signed the request, also one that is disabled; None: nobody's
+        did."""
+        username = request.ext_fields.get(ACCESS_KEY, "")
+        user = self._users.find_user(username)
+        signed = user is not None and is_signed_with(user.password.encode(), request)
+        return username if signed else None
+
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises AuthError, and RequestError for a body that cannot be read."""
         if self.knows_sender(request):

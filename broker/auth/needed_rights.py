@@ -309,6 +309,7 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.GET_BROKER_CONSUME_STATS: _cluster(Action.GET),
     Code.GET_METRICS: _cluster(Action.GET),
     Code.GET_METRICS_DUMP: _cluster(Action.GET),
+    Code.GET_ADMIN_AUDIT: _cluster(Action.GET),
     Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _cluster(Action.GET),
     Code.EXCHANGE_BROKER_HA_INFO: _cluster(Action.UPDATE),
     Code.RESET_MASTER_FLUSH_OFFSET: _cluster(Action.UPDATE),

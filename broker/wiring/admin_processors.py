@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from broker.acl.access import Access
 from broker.admin.admin_acl_processor import AdminAclProcessor
+from broker.admin.admin_audit import AdminAudit
+from broker.admin.admin_audit_processor import AdminAuditProcessor
 from broker.admin.admin_consume_stats_processor import AdminConsumeStatsProcessor
 from broker.admin.admin_group_processor import AdminGroupProcessor
 from broker.admin.admin_metrics_processor import AdminMetricsProcessor
@@ -46,6 +48,7 @@ class AdminProcessors:
     statistics: Statistics
     access: Access
     outside: Outside
+    audit: AdminAudit
 
     def build(
         self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
@@ -71,6 +74,7 @@ class AdminProcessors:
             replication.processor,
             replication.damage_repair.processor,
             self._of_metrics(),
+            AdminAuditProcessor(self.audit),
         )
 
     def _of_metrics(self) -> AdminMetricsProcessor:

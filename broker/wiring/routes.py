@@ -212,6 +212,11 @@ def _executor_of(code: int) -> str | None:
     return None if code in _ON_LOOP else _POOLS.get(Code(code), ADMIN_POOL)
 
 
+def runs_on_loop(code: int) -> bool:
+    """Whether requests of this code are served on the loop."""
+    return code in _ON_LOOP
+
+
 def request_executors(broker: BrokerConfig) -> dict[str, RequestExecutor]:
     """The pools by name."""
 

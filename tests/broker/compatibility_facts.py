@@ -37,7 +37,7 @@ ONLY_533: Final = frozenset(
 DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
 """RequestCode of 5.3.3."""
 
-OURS: Final = frozenset({28906, 28907, *range(28910, 28914)})
+OURS: Final = frozenset({28906, 28907, *range(28910, 28915)})
 """Codes of ours."""
 
 _BOTH_BROKERS: Final = frozenset(
@@ -123,6 +123,7 @@ NOTES: Final[dict[int, str]] = {
     28911: "between brokers of ours (docs/operations.md)",
     28912: "for consoles: history (docs/monitoring.md)",
     28913: "for consoles: metrics now (docs/monitoring.md)",
+    28914: "for mqadmin adminAudit and consoles (docs/operations.md)",
 }
 """What is worth knowing of a code that ours answers."""
 

@@ -19,6 +19,7 @@ from console.history import History
 from console.jobs import Jobs
 from console.lanes import ANSWER_ERRORS, WAITING, Answer, Lanes, Question
 from console.page import Page, Query, Reader, View
+from console.received_client import ReceivedClient
 from console.render import render_regions
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from console.tables import ShownTable
@@ -133,8 +134,9 @@ class PeerLanes:
             return Answer(error=WAITING)
         key = (address, question.key)
         if key not in self.known:
+            client = ReceivedClient(self.peers, question.most_bytes)
             try:
-                self.known[key] = Answer(question.run(self.peers, address), 1)
+                self.known[key] = Answer(question.run(client, address), 1)
             except ANSWER_ERRORS as error:
                 return Answer(error=str(error))
         return self.known[key]
@@ -153,11 +155,11 @@ def peer_reader(
 def seen(name: str = "b", broker_id: int = 0, **parts: Any) -> BrokerSeen:
     """A broker; `metrics` of ours are samples by name, `java` one without metrics."""
     place = BrokerAddress("C", name, broker_id, f"{name[:10]}{broker_id}:10911")
-    made = BrokerSeen(place, runtime=Told({"brokerVersionDesc": "V5_3_3"}, NOW))
+    made = BrokerSeen(place, runtime=Told({"brokerVersionDesc": "V5_3_3"}, NOW, wall_ms=NOW))
     if "ha" in parts and isinstance(parts["ha"], HARuntimeInfo):
         parts["ha"] = told_ha(parts["ha"])
     if "metrics" in parts and not isinstance(parts["metrics"], Told):
-        parts["metrics"] = Told(Metrics(parts["metrics"]), NOW)
+        parts["metrics"] = Told(Metrics(parts["metrics"]), NOW, wall_ms=NOW)
     return replace(made, **parts)
 
 
@@ -167,7 +169,7 @@ def java(name: str = "j", **parts: Any) -> BrokerSeen:
 
 
 def told_ha(info: HARuntimeInfo) -> Told[HaTold]:
-    return Told(HaTold(info, json.loads(info.to_json_bytes())), NOW)
+    return Told(HaTold(info, json.loads(info.to_json_bytes())), NOW, wall_ms=NOW)
 
 
 def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -> Reader:
@@ -176,6 +178,7 @@ def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -
     snapshot = ClusterSnapshot(
         number=1,
         taken_ms=NOW,
+        taken_at_ms=NOW,
         brokers=tuple(sorted(brokers, key=lambda broker: broker.place)),
         names={"ns:1": Told({}, NOW)},
         _by_address={broker.place.address: broker for broker in brokers},
@@ -189,6 +192,7 @@ def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -
         Jobs(lambda: NOW),
         lambda _: cast(AdminClient, client),
         (),
+        NOW,
         NOW,
     )
     return replace(made, **parts)

@@ -253,6 +253,6 @@ def test_what_is_too_large_is_not_read() -> None:
     reader = who(answers({"one@h": much}), account=OPERATOR)
     for view in (CLIENT, STACK):
         text = shown(view, reader, {"id": "one@h", "group": "g"})
-        assert "bytes; the console reads" in text
+        assert "the console reads at most" in text
     (said,) = page(groups.group_page, reader, name="g").context["sentences"]
-    assert "has 2,097,153 bytes; the console reads" in said
+    assert "2,097,153 bytes to GET_CONSUMER_RUNNING_INFO: the console reads at most" in said

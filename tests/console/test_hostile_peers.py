@@ -1,4 +1,4 @@
-"""What brokers and name servers say to harm the console: cost, secrets, clocks. No broker."""
+"""What brokers and name servers say to harm the console: cost, secrets. No broker."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from console import metric_names as names
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditError, AuditLog
 from console.lanes import Answer, Question
 from console.page import ConsoleError, Query, Reader
-from console.rates import Rates
 from console.replies import MOST_AT_ONCE, ask_all
-from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
-from console.views import brokers, search
+from console.snapshot import BrokerSeen, ClusterSnapshot
+from console.views import changes, search, settings
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import duration_text
@@ -61,12 +59,12 @@ def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
     told = {key: value.replace("2", "3") for key, value in own.items()}
     lane = Lane(**{PLACE.address: own, other.address: told})
     asker = reader(lane, BrokerSeen(PLACE), BrokerSeen(other), account=account)
-    (table,) = brokers.settings(asker, Query({"broker": PLACE.address})).tables
+    (table,) = settings.settings(asker, Query({"broker": PLACE.address})).tables
     assert "hunter" not in repr(table.rows)
     values = {row["key"]: row["value"] for row in table.data()}
     assert values["flushDiskType"] == "ASYNC_FLUSH"
     assert values["emptyPassword"] == ""
-    assert values["aclSecretKey"] == brokers.HIDDEN
+    assert values["aclSecretKey"] == settings.HIDDEN
 
 
 def test_names_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +91,14 @@ def test_an_audit_log_that_cannot_be_read_is_a_sentence(
     asker = reader(Lane(), account=OPERATOR, options={"audit": log})
     odd = {"event": "intends", "fields": "200 fields, too many", "at_ms": "x", "who": None}
     monkeypatch.setattr(log, "newest", lambda _count: [odd])
-    assert "too many" in repr(brokers.audit(asker, Query({})).tables[0].rows)
+    assert "too many" in repr(changes.audit(asker, Query({})).tables[0].rows)
 
     def fails(_count: int) -> list[Any]:
         raise AuditError("no right")
 
     monkeypatch.setattr(log, "newest", fails)
     with pytest.raises(ConsoleError, match="no right"):
-        brokers.audit(asker, Query({}))
+        changes.audit(asker, Query({}))
     log.close()
 
 
@@ -120,18 +118,6 @@ def test_looks_of_one_account_wait_for_no_other() -> None:
             reader(lane, account=account).look(question)
     guests, operator = (address for address, _ in lane.asked)
     assert guests != operator
-
-
-def test_rates_go_on_after_the_clock_was_set_back() -> None:
-    def seen(at_ms: int, count: float) -> ClusterSnapshot:
-        labels = {"request_code": "send_message", "response_code": "success"}
-        metrics = Metrics({f"{names.RPC_LATENCY}_count": [(labels, count)]})
-        return ClusterSnapshot(brokers=(BrokerSeen(PLACE, metrics=Told(metrics, at_ms)),))
-
-    rates = Rates()
-    assert rates.figures(seen(9_000_000, 10)) == {}
-    assert rates.figures(seen(1_000_000, 20)) == {}
-    assert rates.figures(seen(1_005_000, 30))[PLACE.address, "sends_ok"] == 2.0
 
 
 def test_a_time_that_is_no_time_is_a_sentence() -> None:

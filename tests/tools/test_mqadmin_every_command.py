@@ -105,6 +105,7 @@ RUNS: dict[str, list[str]] = {
     "cloneGroupOffset": ["-s", "G_group", "-d", "g", "-t", "GTopic", "--yes"],
     "haStatus": ["-b", ADDRESS],
     "resetMasterFlushOffset": ["-b", ADDRESS, "-o", "7"],
+    "adminAudit": ["-b", ADDRESS],
     "verifyReplica": ["-c", "GoldenCluster"],
     "clusterList": ["-m"],
     "clusterRT": ["-a", "2", "-p", "true"],
@@ -201,6 +202,7 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         cluster.always(code, body=body.to_json_bytes())
     cluster.always(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=b"{}")
     cluster.always(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, fields=VERSIONS)
+    cluster.always(RequestCode.GET_ADMIN_AUDIT, body=b"{}")
     cluster.always(RequestCode.GET_MIN_OFFSET, fields={"offset": "0"})
     cluster.always(RequestCode.GET_MAX_OFFSET, fields={"offset": "1"})
     pulled = {"suggestWhichBrokerId": "0", "minOffset": "0", "maxOffset": "1"}

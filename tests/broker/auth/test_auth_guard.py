@@ -198,6 +198,20 @@ def test_the_address_counts() -> None:
     )
 
 
+def test_a_signer_is_who_signed_whatever_it_may_do() -> None:
+    one = guard()
+    for sender, secret, signer in (
+        ("root", None, "root"),
+        ("bare", None, "bare"),
+        ("root", "another", None),
+        ("nobody", None, None),
+    ):
+        request = RemotingCommand.request(17, {"topic": "T"})
+        RequestSigner(sender, secret or f"{sender}-1").sign(request)
+        assert one.signer_of(request) == signer
+    assert one.signer_of(RemotingCommand.request(17, {"topic": "T"})) is None
+
+
 def test_whitelists() -> None:
     one = guard(authentication_whitelist="26, 351", authorization_whitelist="215")
     assert refusal(one, 26) is None

@@ -124,6 +124,7 @@ AS_IN_ROCKETMQ: Final[dict[int, list[str]]] = {
 ONLY_OURS: Final[dict[int, list[str]]] = {
     28912: CLUSTER_GET,
     28913: CLUSTER_GET,
+    28914: CLUSTER_GET,
     18: ["Topic:N1 Create", "Topic:N2 Create"],
     200: ["Group:N1 Create"],
     225: ["Group:N1 Create", "Group:N2 Create"],

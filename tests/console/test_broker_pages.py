@@ -1,0 +1,314 @@
+"""Pages of brokers: changes, settings, accounts, connections, with what brokers tell and do not."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.access.account import OPERATOR
+from console.access.audit_log import AuditLog
+from console.lanes import Question
+from console.one_broker import LINKS
+from console.page import ConsoleError, Query
+from console.snapshot import Told
+from console.views import accounts, changes, connections, settings
+from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
+from remoting.body.auth import UserInfo
+from remoting.body.client_connection import ProducerInfo
+from tests.broker import known_settings_file
+from tests.console.pages import HOSTILE, NOW, Answers, java, page, reader, rows, seen, shown
+
+TOLD = ("changes", 200)
+METRICS: dict[str, Any] = {"rocketmq_store_offset_bytes": []}
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def entry(number: int, **more: Any) -> AdminAuditEntry:
+    fields: dict[str, Any] = {
+        "time": NOW + number,
+        "who": "operator",
+        "address": "10.0.0.9:4711",
+        "code": 17,
+        "name": "UPDATE_AND_CREATE_TOPIC",
+        "what": {"topic": f"t{number}", "body": {"a": [1]}},
+        "result": 0,
+    }
+    return AdminAuditEntry(number=number, **(fields | more))
+
+
+def told(*entries: AdminAuditEntry) -> AdminAuditAnswer:
+    return AdminAuditAnswer(entries=list(entries))
+
+
+def test_changes_of_brokers_are_merged_the_newest_first() -> None:
+    refused = entry(2, who=None, result=16, remark="not you", left_out=3)
+    answers = Answers(
+        {
+            ("b0:10911", TOLD): told(entry(3), entry(1)),
+            ("b1:10911", TOLD): told(refused),
+        }
+    )
+    brokers = (seen(metrics=METRICS), seen(broker_id=1, metrics=METRICS), java())
+    who = reader(*brokers, answers=answers, account=OPERATOR)
+    found = page(changes.audit, who)
+    shown_rows = rows(found, "brokers")
+    assert [(row["broker"], row["what"]) for row in shown_rows] == [
+        ("b:0", 'topic=t3, body={"a": [1]}'),
+        ("b:1", 'topic=t2, body={"a": [1]}'),
+        ("b:0", 'topic=t1, body={"a": [1]}'),
+    ]
+    assert shown_rows[1]["who"] is None
+    assert shown_rows[1]["result"] == "NO_PERMISSION: not you"
+    assert [row["leftOut"] for row in shown_rows] == [None, 3, None]
+    (sentence,) = found.context["sentences"]
+    assert sentence.startswith("j:0: Java's brokers keep no audit")
+    assert {address for address, _ in answers.asked} == {"b0:10911", "b1:10911"}
+
+
+def test_few_brokers_are_asked_unless_a_name_is_chosen() -> None:
+    brokers = [seen(f"n{number:02}", metrics=METRICS) for number in range(30)]
+    brokers += [seen("n07", slave, metrics=METRICS) for slave in range(1, 40)]
+    answers = Answers()
+    who = reader(*brokers, answers=answers, account=OPERATOR)
+    found = page(changes.audit, who)
+    assert len(answers.asked) == changes.ASKED
+    assert "6 of 69 brokers are asked" in found.context["sentences"][0]
+    assert sum("is silent" in sentence for sentence in found.context["sentences"]) == 6
+    answers.asked.clear()
+    page(changes.audit, who, broker="n07")
+    assert len(answers.asked) == changes.MOST_ASKED
+    assert {address[:3] for address, _ in answers.asked} == {"n07"}
+    none = page(changes.audit, who, broker="none")
+    assert none.context["sentences"] == ["No broker is called none."]
+
+
+def test_changes_are_for_those_who_signed_in() -> None:
+    with pytest.raises(ConsoleError, match="Sign in"):
+        page(changes.audit, reader(seen(metrics=METRICS)))
+
+
+def test_hostile_changes_are_text(tmp_path: Path) -> None:
+    evil = entry(10**18, who=HOSTILE, address=HOSTILE, name=HOSTILE, what={HOSTILE: HOSTILE})
+    worse = entry(1, result=99_999, remark=HOSTILE, time=-(10**30))
+    answers = Answers({("b0:10911", TOLD): told(evil, worse)})
+    log = AuditLog(tmp_path / "a", lambda: 1)
+    options = {"audit": log}
+    named = (seen(metrics=METRICS), java(HOSTILE))
+    who = reader(*named, answers=answers, account=OPERATOR, options=options)
+    html = shown(changes.VIEWS[0], who)
+    log.close()
+    assert "<img" not in html
+    assert "\x1b" not in re.sub('value="[^"]*"', "", html), "but for what a form sends back"
+    assert "&lt;img src=x" in html
+
+
+def test_a_broker_is_asked_for_as_many_lines_as_the_reader_wants() -> None:
+    asked: list[tuple[str, int, Any]] = []
+
+    class Client:
+        def call(self, address: str, code: int, header: Any) -> Any:
+            asked.append((address, code, header.max_lines))
+            return type("Response", (), {"body": b'{"entries":[]}'})
+
+    class Lane(Answers):
+        def ask(self, address: str, question: Question[Any], *rest: Any) -> Any:
+            self.values[address, question.key] = question.run(Client(), address)  # type: ignore[arg-type]
+            return super().ask(address, question, *rest)
+
+    who = reader(seen(metrics=METRICS), answers=Lane(), account=OPERATOR)
+    page(changes.audit, who, count="7")
+    assert asked == [("b0:10911", 28914, 7)]
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+OWN_DEFAULTS = {
+    "flushDiskType": "ASYNC_FLUSH",
+    "fileReservedTime": "72",
+    "brokerName": "b",
+    "storePathRootDir": "/data",
+}
+
+
+def test_the_file_of_known_settings_is_as_they_are_declared() -> None:
+    assert known_settings_file.FILE.read_text(encoding="utf-8") == known_settings_file.text(), (
+        f"write it anew: {known_settings_file.COMMAND}"
+    )
+
+
+def told_settings(**by_address: dict[str, str]) -> Answers:
+    return Answers({(f"{name}:10911", "settings"): told for name, told in by_address.items()})
+
+
+def test_a_setting_has_its_default_and_what_a_change_needs() -> None:
+    own = OWN_DEFAULTS | {"listenPort": "10911", "fileReservedTime": "48", "noSuchKey": "x"}
+    own["transactionTimeOut"] = "6000"
+    who = reader(seen(metrics=METRICS), answers=told_settings(b0=own))
+    found = {row["key"]: row for row in rows(page(settings.settings, who), "settings")}
+    assert {key: (row["default"], row["changed"]) for key, row in found.items()} == {
+        "flushDiskType": ("ASYNC_FLUSH", "default"),
+        "fileReservedTime": ("72", "changed"),
+        "brokerName": ("depends on the host", None),
+        "storePathRootDir": ("depends on the host", None),
+        "listenPort": ("10911", "default"),
+        "transactionTimeOut": ("6000", "default"),
+        "noSuchKey": ("not known", None),
+    }
+    assert found["fileReservedTime"]["applies"] == "at once"
+    assert found["flushDiskType"]["applies"] == "after a restart"
+    assert found["listenPort"]["applies"] == "by the settings file, with a restart"
+    assert found["noSuchKey"]["applies"] == "not known"
+    only = rows(page(settings.settings, who, shown="changed"), "settings")
+    assert [row["key"] for row in only] == ["fileReservedTime"]
+    with pytest.raises(ConsoleError, match="shown must be one of"):
+        page(settings.settings, who, shown="some")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("V4_9_8", {"haTransferBatchSize": "32768", "transactionCheckInterval": "60000"}),
+        ("V5_3_3", {"haTransferBatchSize": "32768", "transactionCheckInterval": "30000"}),
+        ("V4_2_0", {}),
+        ("", {}),
+    ],
+)
+def test_defaults_of_java_brokers(version: str, expected: dict[str, str]) -> None:
+    keys = {"haTransferBatchSize", "transactionCheckInterval", "scrubIntervalHours", "brokerIP1"}
+    runtime = Told({"brokerVersionDesc": version}, NOW)
+    who = reader(java(runtime=runtime), answers=told_settings(j0=dict.fromkeys(keys, "60000")))
+    found = rows(page(settings.settings, who), "settings")
+    assert {row["key"]: row["default"] for row in found} == (
+        dict.fromkeys(keys, "not known") | expected
+    )
+    assert {row["applies"] for row in found} == {"not known"}
+
+
+def test_other_brokers_are_asked_side_by_side_and_who_is_silent_is_said() -> None:
+    others = [seen(f"o{number}", metrics=METRICS) for number in range(7)]
+    together = threading.Barrier(len(others) + 1, timeout=10)
+
+    class Lane(Answers):
+        def ask(self, address: str, *rest: Any) -> Any:
+            together.wait()
+            return super().ask(address, *rest)
+
+    told = {"flushDiskType": "SYNC_FLUSH", "brokerName": "o", "fileReservedTime": "72"}
+    lane = Lane({("b0:10911", "settings"): OWN_DEFAULTS, ("o00:10911", "settings"): told})
+    # The chosen one and seven others: with one in turn the barrier would break.
+    who = reader(seen(metrics=METRICS), *others, answers=lane)
+    found = page(settings.settings, who, broker="b0:10911")
+    assert {row["key"] for row in rows(found, "settings") if row["others"]} == {"flushDiskType"}
+    assert found.context["compared"] == ["o0:0"]
+    assert found.context["silent"] == [f"o{number}:0" for number in range(1, 7)]
+
+
+def test_few_others_are_asked() -> None:
+    answers = Answers()
+    slave = seen("b", 1, metrics=METRICS)
+    many = [seen(f"o{number}", metrics=METRICS) for number in range(30)]
+    who = reader(slave, *many, answers=answers)
+    page(settings.settings, who, broker="o70:10911")
+    assert len(answers.asked) == len({address for address, _ in answers.asked}) == 9
+    assert answers.asked[0] == ("o70:10911", "settings")
+    assert ("b1:10911", "settings") not in answers.asked, "it has another role"
+
+
+def test_a_broker_is_found_among_hundreds() -> None:
+    many = [seen(f"n{number:03}", metrics=METRICS) for number in range(200)]
+    who = reader(*many, answers=told_settings(n1500={}))
+    one = page(settings.settings, who, broker="n1500:10911").context["one"]
+    assert (one.broker.title, one.matched, one.total) == ("n150:0", 200, 200)
+    assert len(one.links) == LINKS
+    assert one.previous_url is None
+    titles: list[str] = []
+    number = 1
+    while True:
+        one = page(settings.settings, who, brokers=str(number)).context["one"]
+        titles += [title for title, _ in one.links]
+        if one.next_url is None:
+            break
+        number += 1
+        assert f"brokers={number}" in one.next_url
+    assert titles == [broker.title for broker in many]
+    one = page(settings.settings, who, find="N15", shown="changed").context["one"]
+    assert [title for title, _ in one.links] == [f"n15{number}:0" for number in range(10)]
+    assert all("find=N15" in url and "shown=changed" in url for _, url in one.links)
+    assert page(settings.settings, who, brokers="99").context["one"].next_url is None
+    with pytest.raises(ConsoleError, match="no broker none"):
+        page(settings.settings, who, broker="none")
+
+
+def test_hostile_settings_are_text() -> None:
+    evil = {HOSTILE: HOSTILE, "flushDiskType": HOSTILE}
+    named = [seen(HOSTILE, number, metrics=METRICS) for number in range(30)]
+    address = named[0].place.address
+    who = reader(*named, answers=Answers({(address, "settings"): evil}))
+    html = shown(settings.VIEWS[0], who, {"find": HOSTILE[:20], "broker": address})
+    assert "<img" not in html
+    html = shown(settings.VIEWS[0], who, {"broker": address, "shown": "changed"})
+    assert "<img" not in html
+    assert "&lt;img src=x" in html
+
+
+def test_a_change_says_when_it_applies() -> None:
+    values = dict(OWN_DEFAULTS, listenPort="10911")
+
+    class Client:
+        def call(self, _address: str, code: int, *_: Any, body: bytes = b"") -> Any:
+            key, value = (body.decode().strip() or "=").split("=", 1)
+            if code == 25 and key == "fileReservedTime":
+                values[key] = value
+            text = "".join(f"{name}={own}\n" for name, own in values.items())
+            return type("Response", (), {"body": text.encode()})
+
+    who = reader(seen(metrics=METRICS), java(), client=Client(), may_change=True)
+    (action,) = settings.ACTIONS
+
+    def plan(key: str, broker: str = "b0:10911") -> str:
+        return action.plan(who, Query({"broker": broker, "key": key, "value": "1"}))[1]
+
+    assert "at once" in plan("fileReservedTime")
+    assert "after a restart" in plan("flushDiskType")
+    assert "will refuse" in plan("listenPort")
+    assert "refuses what it does not let" in plan("flushDiskType", "j0:10911")
+    now = action.run(who, Query({"broker": "b0:10911", "key": "fileReservedTime", "value": "1"}))
+    assert (now.ok, list(now.sentences)) == (True, ["fileReservedTime is 1 at b0:10911 now."])
+    later = action.run(who, Query({"broker": "b0:10911", "key": "flushDiskType", "value": "1"}))
+    assert later.ok
+    assert later.sentences[1] == "b0:10911 has saved 1 for its next start."
+    java_kept = {"broker": "j0:10911", "key": "flushDiskType", "value": "1"}
+    assert not action.run(who, Query(java_kept)).ok
+
+
+# -- connections and accounts ----------------------------------------------------------------------
+
+
+def test_hostile_producers_are_text() -> None:
+    info = ProducerInfo(
+        client_id=HOSTILE,
+        remote_ip=HOSTILE,
+        language=HOSTILE,
+        version=-(10**12),
+        last_update_timestamp=-(10**18),
+    )
+    answers = Answers({("b0:10911", "producers"): {HOSTILE: [info]}})
+    html = shown(connections.VIEWS[0], reader(seen(metrics=METRICS), answers=answers))
+    assert "<img" not in html
+    assert "&lt;img src=x" in html
+
+
+def test_hostile_users_are_text() -> None:
+    user = UserInfo(username=HOSTILE, user_type=HOSTILE, user_status=HOSTILE)
+    answers = Answers({("b0:10911", "users"): [user]})
+    who = reader(seen(metrics=METRICS), answers=answers, account=OPERATOR)
+    html = shown(accounts.VIEWS[0], who)
+    assert "<img" not in html
+    assert "&lt;img src=x" in html
+    assert "b0:10911 is silent" in html
