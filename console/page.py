@@ -16,8 +16,9 @@ from console.checked_client import CheckedClient
 from console.errors import ConsoleError as ConsoleError
 from console.history import History
 from console.jobs import Jobs
+from console.kept_answers import Answer
 from console.laned_client import LanedClient, Reading
-from console.lanes import Answer, Lanes, Question
+from console.lanes import Lanes, Question
 from console.snapshot import ClusterSnapshot
 from console.tables import Table
 from tools.admin_client import AdminClient

@@ -17,7 +17,8 @@ from starlette.testclient import TestClient
 from console.app import ConsoleApp, Site
 from console.history import History
 from console.jobs import Jobs
-from console.lanes import ANSWER_ERRORS, WAITING, Answer, Lanes, Question
+from console.kept_answers import Answer
+from console.lanes import ANSWER_ERRORS, WAITING, Lanes, Question
 from console.page import Page, Query, Reader, View
 from console.received_client import ReceivedClient
 from console.render import render_regions

@@ -11,7 +11,8 @@ import pytest
 
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditError, AuditLog
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.page import ConsoleError, Query, Reader
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot

@@ -12,7 +12,8 @@ from console import poller as poller_module
 from console.cluster_watch import monotonic_ms, wall_ms
 from console.figures import IN_TPS, figures
 from console.health import findings
-from console.lanes import Answer, Lanes
+from console.kept_answers import Answer
+from console.lanes import Lanes
 from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, RUNTIME_MS, TOPICS_MS, Poller
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
 from console.snapshot import ClusterSnapshot
