@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,25 @@ from console.one_broker import LINKS
 from console.page import ConsoleError, Query
 from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
+from remoting.body.acl_accounts import AclAccount, AclAccounts
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
 from remoting.body.auth import UserInfo
 from remoting.body.client_connection import ProducerInfo
+from remoting.body.data_version import DataVersion
 from tests.broker import known_settings_file
-from tests.console.pages import HOSTILE, NOW, Answers, java, page, reader, rows, seen, shown
+from tests.console.pages import (
+    HOSTILE,
+    NOW,
+    Answers,
+    java,
+    page,
+    reader,
+    rows,
+    seen,
+    shown,
+    texts,
+)
+from tools.errors import AdminError
 
 TOLD = ("changes", 200)
 METRICS: dict[str, Any] = {"rocketmq_store_offset_bytes": []}
@@ -304,11 +320,71 @@ def test_hostile_producers_are_text() -> None:
     assert "&lt;img src=x" in html
 
 
-def test_hostile_users_are_text() -> None:
+SECRETS = b"""{"globalWhiteAddrs":["10.1.*"],"plainAccessConfigs":[
+{"accessKey":"account-1","secretKey":"hunter2-secret","admin":true,"topicPerms":["a=PUB","b=SUB"],
+"defaultTopicPerm":"DENY","whiteRemoteAddress":""},
+{"accessKey":"account-2","groupPerms":["g=SUB"],"defaultGroupPerm":"SUB","whiteRemoteAddress":"10.2.*"}]}"""
+
+
+def answered(run: Callable[[Any, str], Any], body: bytes) -> Any:
+    """What a question makes of an answer."""
+    client = SimpleNamespace(call=lambda *_: SimpleNamespace(body=body))
+    return run(client, "b0:10911")
+
+
+def test_accounts_of_4_9_are_shown_without_secrets() -> None:
+    told = answered(accounts.ACCOUNTS_OF.run, SECRETS)
+    assert "hunter2" not in repr(told)
+    files = {"/conf/plain_acl.yml": DataVersion(timestamp=NOW, counter=7)}
+    values = {
+        "users": AdminError("it has no users"),
+        "acls": [],
+        "accounts": told,
+        "access files": files,
+    }
+    answers = Answers({("b0:10911", key): value for key, value in values.items()})
+    who = reader(seen(metrics=METRICS), answers=answers, account=OPERATOR)
+    found = page(accounts.accounts, who)
+    assert texts(found, "accounts") == [
+        ["account-1", "yes", "a=PUB, b=SUB", "DENY", "", "–", "–"],
+        ["account-2", "no", "", "–", "g=SUB", "SUB", "10.2.*"],
+    ]
+    assert rows(found, "files") == [{"path": "/conf/plain_acl.yml", "counter": 7, "timestamp": NOW}]
+    assert found.context["white"] == ["10.1.*"]
+    assert found.context["sentences"] == ["b:0 does not tell its users of 5.x: it has no users"]
+    with pytest.raises(ConsoleError, match="Sign in"):
+        page(accounts.accounts, reader(seen(metrics=METRICS)))
+
+
+def test_who_has_no_accounts_is_not_asked_for_their_files() -> None:
+    """A Java broker without access control never answers 52."""
+    answers = Answers()
+    page(accounts.accounts, reader(java(), answers=answers, account=OPERATOR))
+    assert {key for _, key in answers.asked} == {"users", "acls", "accounts"}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"plainAccessConfigs":[{"admin":1}]}', b"\xff"])
+def test_accounts_that_are_none_are_a_sentence(body: bytes) -> None:
+    with pytest.raises(AdminError, match="cannot be read"):
+        answered(accounts.ACCOUNTS_OF.run, body)
+
+
+def test_hostile_users_and_accounts_are_text() -> None:
     user = UserInfo(username=HOSTILE, user_type=HOSTILE, user_status=HOSTILE)
-    answers = Answers({("b0:10911", "users"): [user]})
+    account = AclAccount(
+        access_key=HOSTILE, topic_perms=[HOSTILE] * 1_000, white_remote_address=HOSTILE
+    )
+    values = {
+        "users": [user],
+        "accounts": AclAccounts(
+            plain_access_configs=[account], global_white_addrs=[HOSTILE] * 1_000
+        ),
+        "access files": {HOSTILE: DataVersion(timestamp=-1, counter=-1)},
+    }
+    answers = Answers({("b0:10911", key): value for key, value in values.items()})
     who = reader(seen(metrics=METRICS), answers=answers, account=OPERATOR)
     html = shown(accounts.VIEWS[0], who)
     assert "<img" not in html
-    assert "&lt;img src=x" in html
+    assert html.count("&lt;img src=x") < 200
+    assert "900 more" in html
     assert "b0:10911 is silent" in html
