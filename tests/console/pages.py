@@ -48,7 +48,13 @@ class Answers:
     asked: list[tuple[str, Hashable]] = field(default_factory=list)
 
     def ask(
-        self, address: str, question: Question[Any], max_age_ms: int, account: Hashable = None
+        self,
+        address: str,
+        question: Question[Any],
+        max_age_ms: int,
+        account: Hashable = None,
+        *_: Any,
+        **__: Any,
     ) -> Answer[Any]:
         self.asked.append((address, question.key))
         value = self.values.get((address, question.key), ValueError(f"{address} is silent"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditLog
-from console.lanes import Question
+from console.lanes import WAITING, Question
 from console.one_broker import LINKS
-from console.page import ConsoleError, Query
+from console.page import ConsoleError, Query, Reader
 from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
 from remoting.body.acl_accounts import AclAccount, AclAccounts
@@ -306,7 +307,7 @@ def test_a_change_says_when_it_applies() -> None:
 # -- connections and accounts ----------------------------------------------------------------------
 
 
-def test_hostile_producers_are_text() -> None:
+def test_hostile_producers_and_consumers_are_text() -> None:
     info = ProducerInfo(
         client_id=HOSTILE,
         remote_ip=HOSTILE,
@@ -314,10 +315,92 @@ def test_hostile_producers_are_text() -> None:
         version=-(10**12),
         last_update_timestamp=-(10**18),
     )
-    answers = Answers({("b0:10911", "producers"): {HOSTILE: [info]}})
-    html = shown(connections.VIEWS[0], reader(seen(metrics=METRICS), answers=answers))
+    member = connections.Member(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    told = {"producers": {HOSTILE: [info]}, ("members", HOSTILE): (member,) * 3}
+    answers = Answers({("b0:10911", key): value for key, value in told.items()})
+    who = of_groups(reader(seen(metrics=METRICS), answers=answers), HOSTILE)
+    html = shown(connections.VIEWS[0], who, {"begins": HOSTILE[:9]})
     assert "<img" not in html
     assert "&lt;img src=x" in html
+    assert "None is known." not in html
+
+
+def of_groups(who: Reader, *groups: str) -> Reader:
+    topics = tuple(f"%RETRY%{group}" for group in groups)
+    return replace(who, snapshot=replace(who.snapshot, topics=Told(topics, NOW)))
+
+
+def member(group: str, client: str, host: str, port: int, version: str = "V5_3_3") -> Any:
+    language = "JAVA" if version.startswith("V5") else "CPP"
+    return connections.Member(group, client, f"{host}:{port}", language, version)
+
+
+def test_consumers_by_group_host_and_kind() -> None:
+    told: dict[Any, Any] = {
+        ("members", "g1"): (
+            member("g1", "c1", "10.0.0.1", 1),
+            member("g1", "c2", "10.0.0.1", 2),
+            member("g1", "c3", "10.0.0.2", 3, "V4_9_8"),
+        ),
+        # The same client over the same connection, in another group.
+        ("members", "g2"): (member("g2", "c1", "10.0.0.1", 1),),
+        ("members", "g3"): AdminError("g3 cannot be told"),
+        ("members", "g4"): AdminError(WAITING),
+    }
+    answers = Answers({("b0:10911", key): value for key, value in told.items()})
+    who = of_groups(reader(seen(metrics=METRICS), answers=answers), "g1", "g2", "g3", "g4")
+    found = page(connections.connections, who)
+    assert {tuple(row) for row in texts(found, "consumers")} == {
+        ("g1", "3", "3"),
+        ("g2", "1", "1"),
+        ("g3", "g3 cannot be told", "–"),
+        ("g4", "asked soon", "–"),
+    }
+    assert texts(found, "hosts") == [["10.0.0.1", "2", "2", "2"], ["10.0.0.2", "1", "1", "1"]]
+    assert texts(found, "kinds") == [
+        ["JAVA", "V5_3_3", "2", "2", "2"],
+        ["CPP", "V4_9_8", "1", "1", "1"],
+    ]
+    assert found.context["waiting"] == 1
+
+
+def test_a_broker_is_asked_for_thirty_groups_behind_the_pages() -> None:
+    later: list[bool] = []
+
+    class Lane(Answers):
+        def ask(self, address: str, question: Question[Any], *rest: Any, **more: Any) -> Any:
+            if isinstance(question.key, tuple):
+                later.append(more["is_later"] and rest[2] == 0)
+            return super().ask(address, question, *rest, **more)
+
+    names = [f"g{number:03}" for number in range(100)]
+    who = of_groups(reader(seen(metrics=METRICS), answers=Lane()), *names)
+    found = page(connections.connections, who)
+    assert later == [True] * 30
+    assert (found.context["counted"], found.context["groups"]) == (30, 100)
+    found = page(connections.connections, who, begins="g09")
+    assert [row["group"] for row in rows(found, "consumers")] == names[90:]
+    assert all("begins=g09" in url for _, url in found.context["one"].links)
+
+
+def test_what_a_broker_says_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def client(code: int, body: bytes) -> Any:
+        def call(_address: str, _code: int, header: Any, *, accept: Any) -> Any:
+            asked.append((header.consumer_group, set(accept)))
+            return SimpleNamespace(code=code, body=body)
+
+        return SimpleNamespace(call=call)
+
+    one = b'{"clientId":"c","clientAddr":"10.0.0.1:7","language":"GO","version":1}'
+    body = b'{"connectionSet":[' + b",".join([one] * 3) + b"]}"
+    run = connections.members_of("g").run
+    assert run(client(0, body), "b0:10911")[0].address == "10.0.0.1:7"
+    assert run(client(206, b""), "b0:10911") == ()
+    assert asked[0] == ("g", {0, 206})
+    monkeypatch.setattr(connections, "MOST_MEMBERS", 2)
+    assert len(run(client(0, body), "b0:10911")) == 2
 
 
 SECRETS = b"""{"globalWhiteAddrs":["10.1.*"],"plainAccessConfigs":[
