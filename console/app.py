@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from console.access.rate_limit import network_of
 from console.lanes import ANSWER_ERRORS
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.render import render, render_regions
@@ -38,6 +39,8 @@ from tools.report import safe_line
 log = logging.getLogger(__name__)
 
 MAX_STREAMS: Final = 200
+MAX_OF_ADDRESS: Final = 50
+"""Live pages of one client address, or of one proxy that is not trusted."""
 STREAM_THREADS: Final = 8
 """Of the 40 that pages have; live pages make their regions in these, whatever they wait for."""
 STREAM_S: Final = 3_600
@@ -86,7 +89,8 @@ class ConsoleApp:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._regions = _Regions()
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
+        """Open ones, by the network of the client."""
         self._closing = False
 
     def close(self) -> None:
@@ -228,17 +232,21 @@ class ConsoleApp:
 
     def _events(self, view: View) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
-            if self._streams >= MAX_STREAMS:
+            whose = network_of(self._site.reader_of(request).address)
+            if self._streams.total() >= MAX_STREAMS:
                 return self.sentence(request, f"{MAX_STREAMS} live pages are open already", 503)
-            stream = self._stream(view, request)
+            if self._streams[whose] >= MAX_OF_ADDRESS:
+                why = f"{MAX_OF_ADDRESS} live pages are open already from your address"
+                return self.sentence(request, why, 503)
+            stream = self._stream(view, request, whose)
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
         return endpoint
 
-    async def _stream(self, view: View, request: Request) -> AsyncIterator[str]:
+    async def _stream(self, view: View, request: Request, whose: str) -> AsyncIterator[str]:
         """The regions that changed, after each snapshot; a beat when nothing does."""
-        self._streams += 1
+        self._streams[whose] += 1
         self._site.watch(1)
         sent: dict[str, str] = {}
         loop = asyncio.get_running_loop()
@@ -263,7 +271,7 @@ class ConsoleApp:
                     yield "event: beat\ndata: 1\n\n"
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._streams -= 1
+            self._streams -= Counter([whose])  # without those that have none any more
             self._site.watch(-1)
 
     async def _live(self, view: View, request: Request, number: int) -> dict[str, str]:

@@ -89,6 +89,7 @@ class ClusterWatch:
             client_of=self._client_of,
             name_servers=self._options.name_servers,
             now_ms=wall_ms(),
+            clock_ms=monotonic_ms(),
             account=account,
             may_change=may_change,
             address=address,
@@ -97,6 +98,6 @@ class ClusterWatch:
 
     def _remember(self, snapshot: ClusterSnapshot) -> None:
         """Called by the poller's thread after each change."""
-        since_ms, self._seen_ms = self._seen_ms, snapshot.taken_ms
+        since_ms, self._seen_ms = self._seen_ms, snapshot.taken_at_ms
         found = figures(snapshot, since_ms) | self._rates.figures(snapshot)
         self.history.add(snapshot.taken_ms, found)

@@ -29,7 +29,7 @@ REPLICA_STATES: Final = ("in_sync", CATCHING_UP, DISCONNECTED)
 
 
 def figures(snapshot: ClusterSnapshot, since_ms: int) -> dict[Key, float]:
-    """What brokers told after `since_ms` (wall clock)."""
+    """What brokers told after `since_ms` (monotonic)."""
     found: dict[Key, float] = {}
     for broker in snapshot.brokers:
         for name, value in _of_runtime(broker, since_ms):

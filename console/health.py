@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from console.snapshot import BrokerSeen, ClusterSnapshot
+from console.snapshot import MAX_BROKERS, MAX_TOPICS, BrokerSeen, ClusterSnapshot
 from remoting.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
 from tools.broker_numbers import number
 from tools.commands.ha_status import (
@@ -44,7 +44,7 @@ class Finding:
 
 
 def findings(snapshot: ClusterSnapshot, now_ms: int) -> list[Finding]:
-    """Everything that is not well, the worst first."""
+    """Everything that is not well, the worst first. `now_ms`: monotonic."""
     found = [*_of_name_servers(snapshot), *_of_groups(snapshot)]
     for broker in snapshot.brokers:
         found += _of_broker(broker, now_ms)
@@ -75,6 +75,23 @@ def _of_name_servers(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for name, told in dead.items():
         severity = "critical" if len(dead) == len(snapshot.names) else "warning"
         yield Finding(severity, name, f"Name server {name} does not answer: {told.error}", "/")
+    if snapshot.brokers_left_out:
+        more = _n(snapshot.brokers_left_out, "broker")
+        yield Finding(
+            "warning",
+            "name servers",
+            f"The name servers list {more} more, which this console does not watch: it watches "
+            f"{MAX_BROKERS:,}, those that it knew first, and none without host:port.",
+            "/",
+        )
+    if snapshot.topics_left_out:
+        more = _n(snapshot.topics_left_out, "topic")
+        yield Finding(
+            "warning",
+            "name servers",
+            f"The name servers list {more} more than the first {MAX_TOPICS:,}, which are shown.",
+            "/topics",
+        )
 
 
 def _of_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,9 +25,12 @@ BACK_STEPS: Final = 12
 """A clock that goes back further was set; a little is a correction."""
 MAX_SERIES: Final = 5_000
 """Beyond it new series are not kept: names come from peers."""
+SHARE: Final = 100
+"""Series of one broker, its replicas' with them: some eleven and three for each replica."""
 
 Key = tuple[str, str]
-"""Whose figure it is (a broker's or replica's title), and which."""
+"""Whose figure it is (a broker's address, for a replica with a blank and its name behind it), and
+which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,12 @@ class _Ring:
         self._at = step
 
     def is_over(self, step: int) -> bool:
-        """Whether nothing of it is left at a step."""
-        return self._at <= step - STEPS
+        """Whether nothing of it is left at a step; nothing is, if the clock was set back since."""
+        return self._at <= step - STEPS or self._at - step > BACK_STEPS
+
+    def is_told(self, step: int) -> bool:
+        """Whether a value came in this step."""
+        return self._at >= step
 
     def read(self, step_ms: int, first_ms: int, last_ms: int) -> Series:
         """The steps between two times."""
@@ -86,6 +94,8 @@ class History:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rings: dict[Key, tuple[_Ring, _Ring]] = {}
+        self._of_broker: dict[str, OrderedDict[Key, None]] = {}
+        """The series of each broker, that which was told least lately first."""
         self._looked_at = 0
 
     def add(self, now_ms: int, figures: Mapping[Key, float]) -> None:
@@ -94,11 +104,31 @@ class History:
             for key, value in figures.items():
                 rings = self._rings.get(key)
                 if rings is None:
-                    if len(self._rings) >= MAX_SERIES and not self._make_room(now_ms):
+                    if not self._has_room(key, now_ms):
                         continue
                     rings = self._rings[key] = (_Ring(), _Ring())
+                self._of_broker.setdefault(_broker(key), OrderedDict())[key] = None
+                self._of_broker[_broker(key)].move_to_end(key)
                 rings[0].add(now_ms // FINE_MS, value)
                 rings[1].add(now_ms // COARSE_MS, value)
+
+    def _has_room(self, key: Key, now_ms: int) -> bool:
+        """Whether a new series may be kept. In a broker's share it takes the place of that which
+        the broker has not told for longest."""
+        own = self._of_broker.get(_broker(key), ())
+        if len(own) >= SHARE:
+            oldest = next(iter(own))
+            if self._rings[oldest][1].is_told(now_ms // COARSE_MS):
+                return False
+            self._forget(oldest)
+        return len(self._rings) < MAX_SERIES or self._make_room(now_ms)
+
+    def _forget(self, key: Key) -> None:
+        del self._rings[key]
+        own = self._of_broker[_broker(key)]
+        del own[key]
+        if not own:
+            del self._of_broker[_broker(key)]
 
     def _make_room(self, now_ms: int) -> bool:
         """Forget series of which nothing is left to show: their brokers are gone. At most once a
@@ -109,7 +139,7 @@ class History:
         self._looked_at = step
         over = [key for key, (_, coarse) in self._rings.items() if coarse.is_over(step)]
         for key in over:
-            del self._rings[key]
+            self._forget(key)
         return bool(over)
 
     def read(self, key: Key, first_ms: int, last_ms: int) -> Series:
@@ -126,3 +156,7 @@ class History:
         """Of all series, sorted."""
         with self._lock:
             return sorted(self._rings)
+
+
+def _broker(key: Key) -> str:
+    return key[0].partition(" ")[0]

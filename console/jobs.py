@@ -1,7 +1,8 @@
 """Jobs: what takes longer than a request: resending many, verifying a replica. Progress and stop.
 
-A job is one thread; at most four run at once and the last 50 are remembered. What a job does is
-stopped between two of its steps, never in the middle of one. Must not know what a job does.
+A job is one thread; at most four run at once, two of one account, and the last 50 are remembered.
+What a job does is stopped between two of its steps, never in the middle of one. Must not know what
+a job does.
 
 Tested by tests/console/test_jobs.py.
 """
@@ -22,6 +23,8 @@ from console.lanes import ANSWER_ERRORS
 log = logging.getLogger(__name__)
 
 MOST_RUNNING: Final = 4
+MOST_OF_ONE: Final = 2
+"""Of one account: the rest is for others."""
 KEPT: Final = 50
 KEPT_LINES: Final = 500
 
@@ -62,9 +65,12 @@ class Jobs:
         """Begin; `work(job)` looks at job.stop between two steps. ConsoleError: too many run."""
         job = Job(title, owner, self._now_ms())
         with self._lock:
-            running = sum(other.state == "running" for other in self._jobs.values())
-            if running >= MOST_RUNNING:
-                raise ConsoleError(f"{running} jobs run already: wait for one, or stop it", 503)
+            running = [other.owner for other in self._jobs.values() if other.state == "running"]
+            own = running.count(owner)
+            if own >= MOST_OF_ONE:
+                raise ConsoleError(f"{own} of your jobs run already: wait for one, or stop it", 503)
+            if len(running) >= MOST_RUNNING:
+                raise ConsoleError(f"{len(running)} jobs run already: wait for one to end", 503)
             self._jobs[job.id] = job
             ended = [key for key, other in self._jobs.items() if other.state != "running"]
             for key in ended[: max(len(self._jobs) - KEPT, 0)]:

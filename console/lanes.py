@@ -3,10 +3,11 @@
 Any thread asks; the workers here send. **The console costs the brokers nothing**: a lane sends one
 request at a time, at most one a second in the long run (a bucket of five, so that a page's few
 requests go at once), the same question is asked once however many readers wait for it, and answers
-are kept for as long as the question's reader allows. Requests of pages go before the poller's, and
-the poller leaves some of the bucket and of the workers to them; but after three pages one of the
-poller's goes, so that no reader can blind it. What waits is bounded: too much is a sentence.
-Changes that a reader makes are no business of a lane.
+are kept for as long as the question's reader allows, within a bound of bytes, of which each address
+has a share. Requests of pages go before the poller's, and the poller leaves some of the bucket and
+of the workers to them; but after three pages one of the poller's goes, so that no reader can blind
+it. What pages want later (figures of a long list) goes in turn with the poller's. What waits is
+bounded: too much is a sentence. Changes that a reader makes are no business of a lane.
 
 Tested by tests/console/test_lanes.py.
 """
@@ -17,16 +18,18 @@ import contextlib
 import heapq
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
+from console.kept_answers import Answer, CacheKey, KeptAnswers
+from console.received_client import ReceivedClient
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import AdminClient
-from tools.errors import AdminError
+from tools.errors import AdminError, BrokerAnswerError
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,8 @@ BUCKET: Final = 5.0
 RATE_PER_MS: Final = 0.001
 POLLER_LEAVES: Final = 2.0
 """What stays in the bucket for pages when the poller asks."""
-KEPT_ANSWERS: Final = 2_000
+MOST_BYTES: Final = 8 << 20
+"""An answer without messages has at most so many: 40,000 topics with all their attributes."""
 PATIENCE_MS: Final = 2_000
 """How long a page waits for an answer before it shows the older one, or says so."""
 MAX_QUEUED: Final = 50
@@ -60,30 +64,14 @@ class Question(Generic[T]):
 
     key: Hashable
     run: Callable[[AdminClient, str], T]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
-    """The newest answer there is, and why there is no newer one."""
-
-    value: T | None = None
-    at_ms: int = 0
-    """When it was asked (monotonic); 0: never answered."""
-    error: str | None = None
-    """Why the last attempt failed, or why there is no answer yet."""
-    tried_ms: int = 0
-    """When the last attempt began; a failure is asked again two seconds later at the earliest."""
-
-    def age_ms(self, now_ms: int) -> int | None:
-        """How old the value is; None when there is none."""
-        return None if not self.at_ms else max(now_ms - self.at_ms, 0)
+    most_bytes: int = MOST_BYTES
 
 
 @dataclass(slots=True)
 class _Flight:
     """One question that waits for its turn, or for its answer."""
 
-    cache_key: Hashable
+    cache_key: CacheKey
     account: Hashable
     question: Question[Any]
     future: Future[Answer[Any]] = field(default_factory=Future)
@@ -96,24 +84,35 @@ class _Lane:
     tokens: float = BUCKET
     pages: deque[_Flight] = field(default_factory=deque)
     polls: deque[_Flight] = field(default_factory=deque)
+    laters: deque[_Flight] = field(default_factory=deque)
+    was_later: bool = False
     is_busy: bool = False
     """A worker waits for an answer."""
     pages_in_a_row: int = 0
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (self.pages or self.polls or self.laters)
+
     def is_poll_next(self) -> bool:
-        """Whether it is the poller's turn."""
-        return bool(self.polls) and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
+        """Whether it is the turn of what no page waits for."""
+        waits = bool(self.polls or self.laters)
+        return waits and (not self.pages or self.pages_in_a_row >= PAGES_IN_A_ROW)
 
     def take(self, *, is_poll: bool) -> _Flight:
         """The next flight; it costs one of the bucket."""
         self.tokens -= 1.0
         self.is_busy = True
-        self.pages_in_a_row = 0 if is_poll else self.pages_in_a_row + 1
-        return (self.polls if is_poll else self.pages).popleft()
+        if not is_poll:
+            self.pages_in_a_row += 1
+            return self.pages.popleft()
+        self.pages_in_a_row = 0
+        self.was_later = bool(self.laters) and not (self.polls and self.was_later)
+        return (self.laters if self.was_later else self.polls).popleft()
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing is lost if it is made anew."""
-        waits = self.is_busy or self.pages or self.polls
+        waits = self.is_busy or not self.is_empty()
         return not waits and (now_ms - self.filled_at_ms) * RATE_PER_MS >= BUCKET
 
     def ready_at_ms(self, now_ms: int) -> int:
@@ -145,8 +144,8 @@ class Lanes:
         """Lanes whose polls wait until another poll ends."""
         self._patient = 0
         self._count = 0
-        self._flights: dict[Hashable, _Flight] = {}
-        self._answers: OrderedDict[Hashable, Answer[Any]] = OrderedDict()
+        self._flights: dict[CacheKey, _Flight] = {}
+        self._kept = KeptAnswers()
         self._stopped = False
         self._workers = [
             threading.Thread(target=self._work, name=f"console-lane-{i}", daemon=True)
@@ -178,22 +177,22 @@ class Lanes:
         is_later: bool = False,
     ) -> Answer[T]:
         """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`.
-        `is_later`: asked as the poller asks, behind the pages."""
+        `is_later`: asked behind the pages, in turn with the poller."""
         key = (address, account, question.key)
         with self._changed:
-            known = self._answers.get(key)
+            known = self._kept.get(key)
             if known is not None and self._now_ms() - known.tried_ms <= _young_ms(
                 known, max_age_ms
             ):
-                self._answers.move_to_end(key)
+                self._kept.use(key)
                 return known
             why, flight = BUSY, None
             if not self._is_full(address, key, is_later=is_later):
                 if is_later:
-                    self._flight(address, account, question, is_poll=True)
+                    self._flight(address, account, question, lambda lane: lane.laters)
                     why = WAITING
                 elif self._patient < MAX_PATIENT:
-                    flight = self._flight(address, account, question, is_poll=False)
+                    flight = self._flight(address, account, question, lambda lane: lane.pages)
                     self._patient += 1
         if flight is not None:
             try:
@@ -208,14 +207,19 @@ class Lanes:
     def poll(self, address: str, question: Question[T]) -> Future[Answer[T]]:
         """The poller's way: with the console's own account, behind the pages, without waiting."""
         with self._changed:
-            return self._flight(address, None, question, is_poll=True).future
+            return self._flight(address, None, question, lambda lane: lane.polls).future
 
-    def _is_full(self, address: str, key: Hashable, *, is_later: bool) -> bool:
+    def forget(self, question: Question[Any]) -> None:
+        """Every peer's answer to a question: a change has made it old."""
+        with self._changed:
+            self._kept.forget(question.key)
+
+    def _is_full(self, address: str, key: CacheKey, *, is_later: bool) -> bool:
         """Whether another question would wait too long."""
         lane = self._lanes.get(address)
         if lane is None or key in self._flights:
             return False
-        return len(lane.polls if is_later else lane.pages) >= MAX_QUEUED
+        return len(lane.laters if is_later else lane.pages) >= MAX_QUEUED
 
     def _lane(self, address: str) -> _Lane:
         lane = self._lanes.get(address)
@@ -227,7 +231,11 @@ class Lanes:
         return lane
 
     def _flight(
-        self, address: str, account: Hashable, question: Question[Any], *, is_poll: bool
+        self,
+        address: str,
+        account: Hashable,
+        question: Question[Any],
+        row: Callable[[_Lane], deque[_Flight]],
     ) -> _Flight:
         """The flight that carries this question: one that waits already, else a new one."""
         key = (address, account, question.key)
@@ -240,7 +248,7 @@ class Lanes:
             return flight
         self._flights[key] = flight
         lane = self._lane(address)
-        (lane.polls if is_poll else lane.pages).append(flight)
+        row(lane).append(flight)
         if not lane.is_busy:
             self._schedule(lane)
         return flight
@@ -261,7 +269,7 @@ class Lanes:
             with self._changed:
                 answer = self._keep(flight, answer)
                 lane.is_busy = False
-                if lane.pages or lane.polls:
+                if not lane.is_empty():
                     self._schedule(lane)
                 if is_poll:
                     self._polling -= 1
@@ -280,7 +288,7 @@ class Lanes:
                     self._changed.wait((self._heap[0][0] - now_ms) / 1000)
                 else:
                     lane = heapq.heappop(self._heap)[2]
-                    if lane.is_busy or not (lane.pages or lane.polls):
+                    if lane.is_busy or lane.is_empty():
                         continue
                     if lane.ready_at_ms(now_ms) > now_ms:
                         self._schedule(lane)
@@ -298,10 +306,12 @@ class Lanes:
     def _answer(self, address: str, flight: _Flight) -> Answer[Any]:
         at_ms = self._now_ms()
         try:
-            client = self._client_of(flight.account)
-            return Answer(flight.question.run(client, address), at_ms, tried_ms=at_ms)
+            client = ReceivedClient(self._client_of(flight.account), flight.question.most_bytes)
+            value = flight.question.run(client, address)
+            return Answer(value, at_ms, tried_ms=at_ms, size=client.received)
         except ANSWER_ERRORS as error:
-            return Answer(error=str(error), tried_ms=at_ms)
+            is_refusal = isinstance(error, BrokerAnswerError)
+            return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)
         except Exception:  # a peer's odd answer must not end a worker; the log says where
             log.exception("question %r to %s", flight.question.key, address)
             text = f"{address} answered something that cannot be read (see the log)"
@@ -311,13 +321,10 @@ class Lanes:
         """Remember an answer; one that failed keeps the value that was known before."""
         self._flights.pop(flight.cache_key, None)
         if answer.error is not None:
-            known = self._answers.get(flight.cache_key)
+            known = self._kept.get(flight.cache_key)
             if known is not None:
-                answer = Answer(known.value, known.at_ms, answer.error, answer.tried_ms)
-        self._answers[flight.cache_key] = answer
-        self._answers.move_to_end(flight.cache_key)
-        while len(self._answers) > KEPT_ANSWERS:
-            self._answers.popitem(last=False)
+                answer = replace(answer, value=known.value, at_ms=known.at_ms, size=known.size)
+        self._kept.put(flight.cache_key, answer)
         return answer
 
 

@@ -35,8 +35,13 @@ POP_OFFSETS: Final = "rocketmq_pop_offset_buffer_size"
 POP_CHECKPOINTS: Final = "rocketmq_pop_checkpoint_buffer_size"
 
 HALVES: Final = "rocketmq_half_messages"
+WAITING_HALVES: Final = "rocketmq_transaction_waiting_halves"
+OLDEST_HALF: Final = "rocketmq_transaction_oldest_half_seconds"
 COMMITS: Final = "rocketmq_commit_messages_total"
 ROLLBACKS: Final = "rocketmq_rollback_messages_total"
+TRANSACTION_CHECKS: Final = "rocketmq_transaction_checks_total"
+HALVES_GIVEN_UP: Final = "rocketmq_transaction_given_up_total"
+FINISH_LATENCY: Final = "rocketmq_transaction_finish_latency_seconds"
 
 FENCED_RANGES: Final = "rocketmq_store_fenced_ranges"
 FENCED_BYTES: Final = "rocketmq_store_fenced_bytes"
@@ -71,8 +76,13 @@ POLLED: Final = (
     POP_OFFSETS,
     POP_CHECKPOINTS,
     HALVES,
+    WAITING_HALVES,
+    OLDEST_HALF,
     COMMITS,
     ROLLBACKS,
+    TRANSACTION_CHECKS,
+    HALVES_GIVEN_UP,
+    FINISH_LATENCY,
     FENCED_RANGES,
     FENCED_BYTES,
     REPAIRED_RANGES,

@@ -16,8 +16,9 @@ from console.checked_client import CheckedClient
 from console.errors import ConsoleError as ConsoleError
 from console.history import History
 from console.jobs import Jobs
+from console.kept_answers import Answer
 from console.laned_client import LanedClient, Reading
-from console.lanes import Answer, Lanes, Question
+from console.lanes import Lanes, Question
 from console.snapshot import ClusterSnapshot
 from console.tables import Table
 from tools.admin_client import AdminClient
@@ -118,6 +119,8 @@ class Reader:
     name_servers: tuple[str, ...]
     now_ms: int
     """Wall clock."""
+    clock_ms: int
+    """Monotonic: how old is what the snapshot has."""
     account: AccountLike | None = None
     may_change: bool = False
     address: str = ""
@@ -132,9 +135,14 @@ class Reader:
         """Of the answers that this reader may see."""
         return None if self.account is None else self.account.key
 
-    def ask(self, address: str, question: Question[T], max_age_ms: int) -> Answer[T]:
-        """Ask a broker, with the reader's own account, or the console's if nobody signed in."""
-        return self.lanes.ask(address, question, max_age_ms, self.account_key)
+    def ask(
+        self, address: str, question: Question[T], max_age_ms: int, *, is_later: bool = False
+    ) -> Answer[T]:
+        """Ask a broker, with the reader's own account, or the console's if nobody signed in.
+        `is_later`: do not wait; what is not known yet is there when the page is loaded again."""
+        if not is_later:
+            return self.lanes.ask(address, question, max_age_ms, self.account_key)
+        return self.lanes.ask(address, question, max_age_ms, self.account_key, 0, is_later=True)
 
     def ask_later(self, address: str, question: Question[T], max_age_ms: int) -> Answer[T]:
         """What is known, without waiting; what is not young enough is asked behind the pages. For

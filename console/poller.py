@@ -19,11 +19,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from console.lanes import Answer, Lanes, Question
+from console.kept_answers import Answer
+from console.lanes import Lanes, Question
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
-from console.snapshot import BrokerSeen, ClusterSnapshot, Told
+from console.snapshot import MAX_BROKERS, MAX_TOPICS, BrokerSeen, ClusterSnapshot, Told
 from remoting.body.route import ClusterInfo
-from tools.admin_client import BrokerAddress
+from tools.admin_client import BrokerAddress, is_address
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ RUNTIME_MS: Final = 10_000
 METRICS_MS: Final = 5_000
 FORGET_MS: Final = 3_600_000
 """A broker that no name server lists any more is shown as gone for this long."""
+MAX_GONE: Final = 200
+"""Then the one that is gone for longest is forgotten: a name server may list ever new ones."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,9 @@ class Poller:
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._brokers: dict[str, BrokerSeen] = {}
         self._gone_ms: dict[str, int] = {}
+        """Since when, the longest first."""
+        self._odd: dict[str, int] = {}
+        """How many brokers of each name server cannot be asked."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console-poller", daemon=True)
         self._watchers = 0
@@ -164,11 +170,12 @@ class Poller:
     # -- what arrives --------------------------------------------------------------------------
 
     def _take_cluster(self, address: str, answer: Answer[ClusterInfo]) -> None:
-        now_ms = self._wall_ms()
+        now_ms = self._now_ms()
         if answer.error is not None or answer.value is None:
             told = self.snapshot.names[address].failed(answer.error or "no answer", now_ms)
         else:
-            told = Told(_places(answer.value), now_ms)
+            places, self._odd[address] = _places(answer.value)
+            told = Told(places, now_ms, wall_ms=self._wall_ms())
         names = {**self.snapshot.names, address: told}
         self.snapshot = replace(self.snapshot, names=names)
         if told.error is None:
@@ -179,27 +186,43 @@ class Poller:
         places: dict[str, BrokerAddress] = {}
         for told in self.snapshot.names.values():
             places = {**(told.value or {}), **places}
+        watched = {address for address in places if address in self._brokers}
         for address, place in places.items():
+            if address not in watched:
+                if len(watched) >= MAX_BROKERS:
+                    continue
+                watched.add(address)
             known = self._brokers.get(address)
             if known is None or known.place != place or not known.registered:
-                fresh = BrokerSeen(place) if known is None else known
+                fresh = BrokerSeen(place, since_ms=now_ms) if known is None else known
                 self._brokers[address] = replace(fresh, place=place, registered=True)
             self._gone_ms.pop(address, None)
         for address, broker in list(self._brokers.items()):
             if address not in places:
                 self._gone(address, broker, now_ms)
+        while len(self._gone_ms) > MAX_GONE:
+            self._forget(next(iter(self._gone_ms)))
+        left_out = len(places) - len(watched) + sum(self._odd.values())
+        self.snapshot = replace(self.snapshot, brokers_left_out=left_out)
 
     def _gone(self, address: str, broker: BrokerSeen, now_ms: int) -> None:
         since_ms = self._gone_ms.setdefault(address, now_ms)
         if now_ms - since_ms > FORGET_MS:
-            del self._brokers[address], self._gone_ms[address]
-            self._asked.pop(address, None)
+            self._forget(address)
         elif broker.registered:
             self._brokers[address] = replace(broker, registered=False)
 
+    def _forget(self, address: str) -> None:
+        del self._brokers[address], self._gone_ms[address]
+        self._asked.pop(address, None)
+
     def _take_topics(self, answer: Answer[tuple[str, ...]]) -> None:
-        topics = _told(self.snapshot.topics, answer, self._wall_ms())
-        self.snapshot = replace(self.snapshot, topics=topics)
+        names, left_out = answer.value, self.snapshot.topics_left_out
+        if names is not None:
+            left_out = max(len(names) - MAX_TOPICS, 0)
+            answer = replace(answer, value=names[:MAX_TOPICS])
+        topics = self._told(self.snapshot.topics, answer)
+        self.snapshot = replace(self.snapshot, topics=topics, topics_left_out=left_out)
 
     def _taker(self, address: str, what: str) -> Callable[[Answer[Any]], None]:
         def take(answer: Answer[Any]) -> None:
@@ -207,10 +230,15 @@ class Poller:
             if broker is None:
                 return
             get, put = _PARTS[what]
-            told = _told(get(broker), answer, self._wall_ms())
-            self._brokers[address] = put(broker, told)
+            self._brokers[address] = put(broker, self._told(get(broker), answer))
 
         return take
+
+    def _told(self, before: Told[Any], answer: Answer[Any]) -> Told[Any]:
+        now_ms = self._now_ms()
+        if answer.error is not None:
+            return before.failed(answer.error, now_ms, is_refusal=answer.is_refusal)
+        return Told(answer.value, now_ms, wall_ms=self._wall_ms())
 
     def _publish(self) -> None:
         brokers = tuple(sorted(self._brokers.values(), key=lambda broker: broker.place))
@@ -218,6 +246,7 @@ class Poller:
             self.snapshot,
             number=self.snapshot.number + 1,
             taken_ms=self._wall_ms(),
+            taken_at_ms=self._now_ms(),
             brokers=brokers,
             _by_address=dict(self._brokers),
         )
@@ -237,23 +266,21 @@ _PARTS: Final[
 """How a part of what is seen of a broker is read and replaced."""
 
 
-def _told(before: Told[Any], answer: Answer[Any], now_ms: int) -> Told[Any]:
-    if answer.error is not None:
-        return before.failed(answer.error, now_ms)
-    return before.renewed(answer.value, now_ms)
-
-
 def _lacks_metrics(broker: BrokerSeen) -> bool:
     """A Java broker has said that it does not know the request; a restart asks again."""
     return broker.is_ours is False
 
 
-def _places(info: ClusterInfo) -> dict[str, BrokerAddress]:
-    """By address. A broker of two clusters is shown under the first."""
+def _places(info: ClusterInfo) -> tuple[dict[str, BrokerAddress], int]:
+    """By address, and how many have none. A broker of two clusters is shown under the first."""
     found: dict[str, BrokerAddress] = {}
+    odd = 0
     for cluster in sorted(info.cluster_addr_table):
         for name in sorted(info.cluster_addr_table[cluster]):
             data = info.broker_addr_table.get(name)
             for broker_id, address in sorted((data.broker_addrs if data else {}).items()):
-                found.setdefault(address, BrokerAddress(cluster, name, broker_id, address))
-    return found
+                if is_address(address):
+                    found.setdefault(address, BrokerAddress(cluster, name, broker_id, address))
+                else:
+                    odd += 1
+    return found, odd

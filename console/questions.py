@@ -25,6 +25,8 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.errors import AdminError
 
+POLLED_BYTES: Final = 1 << 20
+"""What is asked of every broker again and again is small, and is held for each of them."""
 TIMEOUT_MS: Final = 3_000
 """Of what is asked again and again: a broker that needs longer is shown as slow."""
 
@@ -64,9 +66,9 @@ def _metrics(client: AdminClient, address: str) -> Metrics:
     return Metrics(answer.metrics)
 
 
-METRICS: Final = Question("metrics", _metrics)
+METRICS: Final = Question("metrics", _metrics, POLLED_BYTES)
 """Of our brokers: what metric_names.POLLED names."""
-RUNTIME: Final = Question("runtime", _runtime)
-HA_STATUS: Final = Question("ha", _ha)
+RUNTIME: Final = Question("runtime", _runtime, POLLED_BYTES)
+HA_STATUS: Final = Question("ha", _ha, POLLED_BYTES)
 CLUSTER: Final = Question("cluster", _brokers)
 TOPICS: Final = Question("topics", _topics)

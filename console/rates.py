@@ -1,8 +1,8 @@
 """Rates: what happened each second between a broker's last two answers, from its counters.
 
 The poller's thread. A counter that went back means that its broker has started anew: that step is a
-gap, never a negative rate or a jump. Latencies are those of the acknowledgements of the step alone,
-read from the difference of two histograms.
+gap, never a negative rate or a jump. Latencies are those of what was acknowledged, and of the
+transactions that ended, in the step alone, read from the difference of two histograms.
 
 Tested by tests/console/test_rates.py.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from console import metric_names as names
 from console.history import Key
@@ -39,9 +39,15 @@ SEND_REQUESTS: Final = frozenset(
 )
 ACK_P50: Final = "ack_p50"
 ACK_P99: Final = "ack_p99"
+COMMITS: Final = "commits"
+ROLLBACKS: Final = "rollbacks"
+"""Halves that ended, each second."""
+FINISH_P50: Final = "finish_p50"
+FINISH_P99: Final = "finish_p99"
 EXPOSED_BYTES: Final = "exposed_bytes"
 EXPOSED_SECONDS: Final = "exposed_seconds"
 
+_K = TypeVar("_K", str, float)
 Buckets = dict[float, float]
 """Cumulative counts by upper bound."""
 
@@ -54,8 +60,11 @@ def sends_figure(status: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Counted:
     at_ms: int
+    """Monotonic: a wall clock that is set would be a jump."""
     sends: Mapping[str, float]
     acks: Buckets
+    ends: Mapping[str, float]
+    finishes: Buckets
 
 
 class Rates:
@@ -80,10 +89,24 @@ class Rates:
         address, told = broker.place.address, broker.metrics
         before = self._before.get(address)
         if told.value is None or (before is not None and told.at_ms == before.at_ms):
-            return {}  # an earlier time is news, too: the clock was set back
-        now = _Counted(told.at_ms, send_counts(told.value), buckets(told.value, names.ACK_LATENCY))
+            return {}
+        now = _counted(told.at_ms, told.value)
         self._before[address] = now
         return {**_exposure(told.value), **_between(before, now)}
+
+
+def _counted(at_ms: int, metrics: Metrics) -> _Counted:
+    ends = {COMMITS: names.COMMITS, ROLLBACKS: names.ROLLBACKS}
+    totals = {figure: metrics.total(name) for figure, name in ends.items()}
+    finishes = buckets(metrics, names.FINISH_LATENCY)
+    return _Counted(
+        at_ms,
+        send_counts(metrics),
+        buckets(metrics, names.ACK_LATENCY),
+        # Such a broker has the histogram from its start on, and the counters from their first end.
+        {figure: total or 0.0 for figure, total in totals.items()} if finishes else {},
+        finishes,
+    )
 
 
 def send_counts(metrics: Metrics) -> dict[str, float]:
@@ -138,17 +161,29 @@ def _exposure(metrics: Metrics) -> dict[str, float]:
 
 def _between(before: _Counted | None, now: _Counted) -> dict[str, float]:
     """Rates and latencies of the step; nothing for one that a restart is in."""
-    if before is None or now.at_ms <= before.at_ms:
+    if before is None:
         return {}
     span_s = (now.at_ms - before.at_ms) / 1000
-    risen = {name: value - before.sends.get(name, 0.0) for name, value in now.sends.items()}
-    went_back = before.sends.keys() - now.sends.keys()
-    acks = {bound: count - before.acks.get(bound, 0.0) for bound, count in now.acks.items()}
-    if went_back or min(risen.values(), default=0) < 0 or min(acks.values(), default=0) < 0:
-        return {}
-    found = {sends_figure(name): risen.get(name, 0.0) / span_s for name in STATUSES}
-    for name, share in ((ACK_P50, 0.5), (ACK_P99, 0.99)):
-        value = quantile(acks, share)
-        if value is not None:
-            found[name] = value
+    found: dict[str, float] = {}
+    sends, acks = _risen(before.sends, now.sends), _risen(before.acks, now.acks)
+    if sends is not None and acks is not None:
+        found |= {sends_figure(name): sends.get(name, 0.0) / span_s for name in STATUSES}
+        found |= _quantiles(acks, {ACK_P50: 0.5, ACK_P99: 0.99})
+    ends, finishes = _risen(before.ends, now.ends), _risen(before.finishes, now.finishes)
+    if ends is not None and finishes is not None:
+        found |= {name: value / span_s for name, value in ends.items()}
+        found |= _quantiles(finishes, {FINISH_P50: 0.5, FINISH_P99: 0.99})
     return found
+
+
+def _risen(before: Mapping[_K, float], now: Mapping[_K, float]) -> dict[_K, float] | None:
+    """By how much each has grown; None if one went back or is gone."""
+    risen = {name: value - before.get(name, 0.0) for name, value in now.items()}
+    if before.keys() - now.keys() or min(risen.values(), default=0) < 0:
+        return None
+    return risen
+
+
+def _quantiles(counts: Buckets, shares: Mapping[str, float]) -> dict[str, float]:
+    found = {name: quantile(counts, share) for name, share in shares.items()}
+    return {name: value for name, value in found.items() if value is not None}

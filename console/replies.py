@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.page import Query, Reader
 from console.snapshot import BrokerSeen
 
@@ -55,9 +56,15 @@ def chosen_masters(reader: Reader, query: Query) -> Chosen:
 
 
 def ask_all(
-    reader: Reader, asked: Sequence[tuple[str, Question[Any]]], max_age_ms: int
+    reader: Reader,
+    asked: Sequence[tuple[str, Question[Any]]],
+    max_age_ms: int,
+    *,
+    is_later: bool = False,
 ) -> list[Answer[Any]]:
     """Ask brokers side by side: a page waits for the slowest, not for all in turn."""
+    if is_later:
+        return [reader.ask(at, question, max_age_ms, is_later=True) for at, question in asked]
     if len(asked) < 2:
         return [reader.ask(address, question, max_age_ms) for address, question in asked]
     with ThreadPoolExecutor(min(len(asked), MOST_AT_ONCE), "console-page") as pool:

@@ -34,6 +34,7 @@ from console.access.audit_log import AuditLog
 from console.access.client_address import Ways
 from console.access.clients import AdminClients, ClientMaker
 from console.access.gate import origin_of
+from console.access.sign_in import likely_provers
 from console.actions import Actions, ActionSite
 from console.app import ConsoleApp, Site
 from console.cluster_watch import ClusterWatch, WatchOptions, monotonic_ms, wall_ms
@@ -95,7 +96,7 @@ class Console:
         maker = ClientMaker(
             options.name_servers, wall_ms, monotonic_ms, options.signer, options.tls
         )
-        self._clients = AdminClients(maker)
+        self._clients = AdminClients(maker, self._knows)
         stack.callback(self._clients.close)
         audit = AuditLog(options.audit_file, wall_ms)
         stack.callback(audit.close)
@@ -179,10 +180,12 @@ class Console:
         return self.access.wrap(made)
 
     def _proving_brokers(self) -> list[str]:
-        """Those that prove accounts: masters that answered, first."""
-        brokers = [broker for broker in self.watch.snapshot().brokers if broker.registered]
-        brokers.sort(key=lambda broker: (broker.newest_error is not None, not broker.is_master))
-        return [broker.place.address for broker in brokers]
+        return likely_provers(self.watch.snapshot())
+
+    def _knows(self, address: str) -> bool:
+        """Whether a broker has answered there."""
+        broker = self.watch.snapshot().broker(address)
+        return broker is not None and broker.has_answered
 
 
 def assistant_watch(options: ConsoleOptions, stack: ExitStack) -> Callable[[], Reader]:

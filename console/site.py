@@ -18,6 +18,7 @@ from console.views import (
     connections,
     damage,
     dead_letters,
+    group_changes,
     groups,
     history,
     jobs,
@@ -29,6 +30,7 @@ from console.views import (
     sends,
     settings,
     timers,
+    topic_changes,
     topics,
     transactions,
     verdicts,
@@ -56,8 +58,8 @@ VIEWS: Final[tuple[View, ...]] = (
     *jobs.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
-    *topics.ACTIONS,
-    *groups.ACTIONS,
+    *topic_changes.ACTIONS,
+    *group_changes.ACTIONS,
     *messages.ACTIONS,
     *dead_letters.ACTIONS,
     *settings.ACTIONS,

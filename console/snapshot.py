@@ -1,8 +1,9 @@
 """ClusterSnapshot: what the console knows of the cluster at one moment.
 
 Immutable, made by the poller's thread, read by all. What a broker last said stays, with its age and
-the reason why there is nothing newer: a page shows old figures as old, never as current. Must not
-know how anything is shown.
+the reason why there is nothing newer: a page shows old figures as old, never as current. What is
+new is told by the monotonic clock: the wall clock may be set back, and then every error would seem
+older than the answer before it. Must not know how anything is shown.
 
 Tested by tests/console/test_poller.py.
 """
@@ -10,13 +11,17 @@ Tested by tests/console/test_poller.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from remoting.body.ha_runtime_info import HARuntimeInfo
 from tools.admin_client import MASTER_ID, BrokerAddress
 
 T = TypeVar("T")
+
+MAX_BROKERS: Final = 1_000
+MAX_TOPICS: Final = 50_000
+"""Of which the console keeps track: anybody may register any number at a name server."""
 
 NOT_SUPPORTED: Final = "NOT_SUPPORTED"
 """In the words of a broker that does not know a request."""
@@ -28,18 +33,20 @@ class Told(Generic[T]):
 
     value: T | None = None
     at_ms: int = 0
-    """When it was asked, wall clock; 0: never answered."""
+    """When it was told, monotonic; 0: never."""
     error: str | None = None
     """Why the last attempt failed; None when it did not."""
     error_at_ms: int = 0
+    """Monotonic."""
+    refused_ms: int = 0
+    """When it last answered that it will not say (monotonic); 0: never."""
+    wall_ms: int = 0
+    """When it was told by the wall clock, to be compared with times that the peer says."""
 
-    def renewed(self, value: T, at_ms: int) -> Told[T]:
-        """It has answered."""
-        return Told(value, at_ms)
-
-    def failed(self, error: str, at_ms: int) -> Told[T]:
-        """It has not; what it said before stays."""
-        return Told(self.value, self.at_ms, error, at_ms)
+    def failed(self, error: str, at_ms: int, *, is_refusal: bool = False) -> Told[T]:
+        """It has not said it; what it said before stays."""
+        refused_ms = at_ms if is_refusal else self.refused_ms
+        return replace(self, error=error, error_at_ms=at_ms, refused_ms=refused_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class BrokerSeen:
     """Of our brokers only."""
     registered: bool = True
     """Whether a name server still lists it."""
+    since_ms: int = 0
+    """When a name server first listed it (monotonic)."""
 
     @property
     def title(self) -> str:
@@ -87,8 +96,14 @@ class BrokerSeen:
         return False if NOT_SUPPORTED in (self.metrics.error or "") else None
 
     @property
+    def has_answered(self) -> bool:
+        """Whether a broker has answered there, be it that it will say nothing: what a name server
+        lists may be any address."""
+        return any(told.at_ms or told.refused_ms for told in (self.runtime, self.ha, self.metrics))
+
+    @property
     def newest_ms(self) -> int:
-        """When it last said anything."""
+        """When it last said anything (monotonic); 0: never."""
         return max(self.runtime.at_ms, self.ha.at_ms, self.metrics.at_ms)
 
     @property
@@ -132,12 +147,18 @@ class ClusterSnapshot:
 
     number: int = 0
     taken_ms: int = 0
+    """Wall clock, for the reader and the history's axis."""
+    taken_at_ms: int = 0
+    """Monotonic, as the times of what was told."""
     names: Mapping[str, Told[Mapping[str, BrokerAddress]]] = field(default_factory=dict)
     """What each name server says of who is there, by broker address."""
     brokers: tuple[BrokerSeen, ...] = ()
     """Sorted by cluster, name, id."""
     topics: Told[tuple[str, ...]] = Told()
     """Names, sorted."""
+    brokers_left_out: int = 0
+    """That a name server lists and nobody watches: too many, or their address is none."""
+    topics_left_out: int = 0
     _by_address: Mapping[str, BrokerSeen] = field(default_factory=dict)
 
     def broker(self, address: str) -> BrokerSeen | None:

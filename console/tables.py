@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -68,6 +68,10 @@ class Table:
     sort: str = ""
     """Key of the column by which it is sorted unless the URL says another; "" as the rows come."""
     descending: bool = False
+    page_rows: int = PAGE_ROWS
+    by_page: frozenset[str] = frozenset()
+    """Keys of columns that are filled for the shown page alone: sorted by one of them, each page is
+    sorted by itself."""
 
     def data(self) -> list[dict[str, Any]]:
         """What the JSON of the page shows: an object a row."""
@@ -118,20 +122,24 @@ class ShownTable:
         self._query = dict(query)
         self._prefix = "" if only else f"{table.name}."
         state = TableState.of(table, query, self._prefix)
-        matching = arranged(table, state)
+        by_page = state.sort in table.by_page
+        matching = arranged(table, replace(state, sort="") if by_page else state)
         self.name = table.name
         self.caption = table.caption
         self.columns = tuple(table.columns)
         self.empty_text = table.empty_text
         self.total = len(table.rows)
         self.matched = len(matching)
-        self.pages = max(1, -(-self.matched // PAGE_ROWS))
+        self.pages = max(1, -(-self.matched // table.page_rows))
         self.page = min(max(state.page, 1), self.pages)
         self.sort_key = state.sort
         self.descending = state.descending
         self.filter_text = state.filter_text
-        first = (self.page - 1) * PAGE_ROWS
-        self.rows = [[_cut(cell) for cell in row] for row in matching[first : first + PAGE_ROWS]]
+        first = (self.page - 1) * table.page_rows
+        rows = matching[first : first + table.page_rows]
+        if by_page:
+            rows = _sorted(table, rows, state)
+        self.rows = [[_cut(cell) for cell in row] for row in rows]
 
     @property
     def filter_name(self) -> str:
@@ -172,14 +180,19 @@ def arranged(table: Table, state: TableState) -> list[list[TableCell]]:
     if state.filter_text:
         wanted = state.filter_text.casefold()
         rows = [row for row in rows if any(wanted in cell.text.casefold() for cell in row)]
+    return _sorted(table, rows, state)
+
+
+def _sorted(table: Table, rows: list[list[TableCell]], state: TableState) -> list[list[TableCell]]:
+    """What has no value comes last."""
     keys = [column.key for column in table.columns]
-    if state.sort in keys:
-        at = keys.index(state.sort)
-        known = [row for row in rows if row[at].value is not None]
-        unknown = [row for row in rows if row[at].value is None]
-        known.sort(key=lambda row: _order(row[at].value), reverse=state.descending)
-        rows = known + unknown
-    return rows
+    if state.sort not in keys:
+        return rows
+    at = keys.index(state.sort)
+    known = [row for row in rows if row[at].value is not None]
+    unknown = [row for row in rows if row[at].value is None]
+    known.sort(key=lambda row: _order(row[at].value), reverse=state.descending)
+    return known + unknown
 
 
 def utc_text(ms: float) -> str:

@@ -59,7 +59,13 @@ MASTER_ID: Final = 0
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 
+MAX_ADDRESS: Final = 300
 _ADDRESS: Final = re.compile(r"[^\s,;]+:[0-9]{1,5}")
+
+
+def is_address(text: str) -> bool:
+    """Whether it is host:port, as far as its letters tell."""
+    return len(text) <= MAX_ADDRESS and _ADDRESS.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ class NameServers:
         """Read "host:port;host:port"; an empty text means the default. Raises AdminError."""
         addresses = tuple(part.strip() for part in (text or "").split(";") if part.strip())
         for address in addresses:
-            if _ADDRESS.fullmatch(address) is None:
+            if not is_address(address):
                 raise AdminError(f"name server {address!r} is not host:port")
         return cls(addresses) if addresses else cls((DEFAULT_NAME_SERVER,), is_default=True)
 

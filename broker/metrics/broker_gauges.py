@@ -82,19 +82,7 @@ class BrokerGauges:
         found: Mapping[Labels, float],
         merge: Callable[[float, float], float] = operator.add,
     ) -> None:
-        """Replace the series of `metric`. `merge` combines two values that go into __overflow__."""
-        slots = self._slots
-        overflow = (OVERFLOW,) * len(metric.labels)
-        for labels in slots.series(metric.name).keys() - found.keys() - {overflow}:
-            slots.hide(metric.name, labels)
-        values: dict[int, float] = {}
-        for labels, value in found.items():
-            slot = slots.find(metric.name, labels)
-            values[slot] = merge(values[slot], value) if slot in values else value
-        for slot, value in values.items():
-            slots.values[slot] = value
-        if slots.series(metric.name).get(overflow) not in values:
-            slots.hide(metric.name, overflow, is_gauge=True)
+        set_series(self._slots, metric, found, merge)
 
     def _producer_connections(self) -> Counter[Labels]:
         return Counter(
@@ -140,6 +128,26 @@ class BrokerGauges:
             self._set(metric, found[metric])
         for metric in _LAG_AGES:
             self._set(metric, found[metric], max)
+
+
+def set_series(
+    slots: MetricSlots,
+    metric: Metric,
+    found: Mapping[Labels, float],
+    merge: Callable[[float, float], float] = operator.add,
+) -> None:
+    """Replace the series of a gauge. `merge` combines two values that go into __overflow__."""
+    overflow = (OVERFLOW,) * len(metric.labels)
+    for labels in slots.series(metric.name).keys() - found.keys() - {overflow}:
+        slots.hide(metric.name, labels)
+    values: dict[int, float] = {}
+    for labels, value in found.items():
+        slot = slots.find(metric.name, labels)
+        values[slot] = merge(values[slot], value) if slot in values else value
+    for slot, value in values.items():
+        slots.values[slot] = value
+    if slots.series(metric.name).get(overflow) not in values:
+        slots.hide(metric.name, overflow, is_gauge=True)
 
 
 _LAG_COUNTS: Final = (

@@ -96,6 +96,8 @@ class HotPathStats:
         self._metrics = metrics
         self.now_ns: Final = clock.monotonic_ns
         """The clock of the times passed to `add_timed_answer`. Any thread."""
+        self.transactions: Final = metrics.transactions
+        """What half messages and their ends count with."""
         self._values = metrics.values
         self._put: dict[tuple[str, str], tuple[PutCounters, Series | None]] = {}
         self._get: dict[tuple[str, str], tuple[GetCounters, Series | None]] = {}

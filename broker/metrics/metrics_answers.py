@@ -1,8 +1,8 @@
 """MetricsAnswers: the current metrics for request 28913, by the beginnings of their names.
 
 Threads of a request pool in process `remoting`. Shows what the metric slots of all processes and
-the control page tell, as /metrics does; not what only the supervisor knows (its children, disk
-usage, the timer wheel). Knows no request.
+the control page tell, as /metrics does; what only the supervisor knows (its children, disk usage,
+the timer wheel) it copies into slots of its own (SupervisorSlots). Knows no request.
 
 Tested by tests/broker/metrics/test_metrics_answers.py.
 """

@@ -122,14 +122,12 @@ class BrokerCollector:
         self._replicas_needed = replicas_needed
         self._replica_view = ReplicaView(reader, page, children, clock)
         self._dump: MetricsDump | None = None
-        self._sources: Mapping[Metric, Callable[[], Rows]] = {
-            **page_sources(page.counters, clock),
+        self.own_sources: Final[Mapping[Metric, Callable[[], Rows]]] = {
             table.STORE_DISK_USED: lambda: [
                 ((name,), [ratio]) for name, ratio in self._storage.used_ratios().items()
             ],
             table.STORAGE_SIZE: self._storage_size,
             table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
-            table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
             table.PROCESS_UP: self._processes_up,
             table.PROCESS_RESTARTS: self._process_restarts,
             table.DUMP_LINES: lambda: self._of_dump(lambda dump: dump.lines),
@@ -138,6 +136,12 @@ class BrokerCollector:
             table.PROCESS_START: lambda: _one(self._started_ms / 1000),
             table.READY: lambda: _one(0 if self.ready_reason() else 1),
             **(further or {}),
+        }
+        """Of the metrics that only this process knows."""
+        self._sources: Mapping[Metric, Callable[[], Rows]] = {
+            **page_sources(page.counters, clock),
+            table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
+            **self.own_sources,
         }
 
     def collect(self) -> Iterator[tuple[Metric, Rows]]:

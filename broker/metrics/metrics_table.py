@@ -27,6 +27,9 @@ STORAGE: Final = ("local", "disk")
 REPLICA_LABELS: Final = ("replica", "role")
 """Stable id of a slave (ha/replica_registry.py), and the role of the broker that serves it."""
 
+HALF_LABELS: Final = ("topic", "producer_group")
+"""Of half messages that wait; more groups than WaitingHalves has rows for are __overflow__."""
+
 
 # -- counted by process `remoting` -------------------------------------------------------------
 
@@ -101,6 +104,28 @@ HA_ACK_LATENCY: Final = _histogram("rocketmq_ha_ack_latency_seconds",
     "time from append to acknowledgement by enough replicas, for sends that waited for it; "
     "excludes disk flush, and sends whose replicas were late or missing",
     (), (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5))
+HALF_MESSAGES: Final = _gauge("rocketmq_half_messages",
+    "half messages of transactions that wait for their end, by topic", ("topic",))
+WAITING_HALVES: Final = _gauge("rocketmq_transaction_waiting_halves",
+    "the same by topic and producer group", HALF_LABELS)
+OLDEST_HALF: Final = _gauge("rocketmq_transaction_oldest_half_seconds",
+    "age of the oldest half message that waits for its end", HALF_LABELS)
+COMMIT_MESSAGES: Final = _counter("rocketmq_commit_messages_total",
+    "half messages that were committed", ("topic",))
+ROLLBACK_MESSAGES: Final = _counter("rocketmq_rollback_messages_total",
+    "half messages that were rolled back", ("topic",))
+TRANSACTION_CHECKS: Final = _counter("rocketmq_transaction_checks_total",
+    "times that a producer was asked about a half message", ("topic",))
+HALVES_GIVEN_UP: Final = _counter("rocketmq_transaction_given_up_total",
+    "half messages that were checked too often, or are too old, and were put aside for good",
+    ("topic",))
+FINISH_MESSAGE_LATENCY: Final = _histogram("rocketmq_finish_message_latency_milliseconds",
+    "time from a half message to its commit: whole seconds, despite the name, which is RocketMQ's",
+    ("topic",), (5, 60, 600, 3600, 43200, 86400))
+TRANSACTION_FINISH: Final = _histogram("rocketmq_transaction_finish_latency_seconds",
+    "time from a half message to its end, by result (commit, rollback)", ("result",),
+    (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600,
+    86400))
 REFUSED_SENDS: Final = _counter("rocketmq_store_refused_sends_total",
     "sends that were refused because the store accepts no writes")
 FAILED_ACCEPTS: Final = _counter("rocketmq_remoting_failed_accepts_total",

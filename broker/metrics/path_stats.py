@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
+from broker.metrics.transaction_metrics import TransactionMetrics
 from broker.topic.table_protocols import PutStats
 
 
@@ -22,6 +23,10 @@ class PathStats(PutStats, Protocol):
     @property
     def pulls(self) -> PullCounts:
         """Where the fast path of pulls counts."""
+
+    @property
+    def transactions(self) -> TransactionMetrics:
+        """What half messages count with."""
 
     def now_ns(self) -> int:
         """Monotonic, as `add_timed_answer` takes it."""

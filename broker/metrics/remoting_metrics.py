@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from broker.metrics import metrics_table as table
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS, KeptSends
 from broker.metrics.timer_counts import TimerCounts
+from broker.metrics.transaction_metrics import TransactionMetrics
 from broker.topic.system_topics import (
     DLQ_GROUP_TOPIC_PREFIX,
     RETRY_GROUP_TOPIC_PREFIX,
@@ -66,6 +67,7 @@ class RemotingMetrics:
         """The slot of sends that the store refused."""
         self._failed_accepts = slots.find(table.FAILED_ACCEPTS.name, ())
         self.timers: Final = TimerCounts(slots, table.TIMER_DEQUEUE)
+        self.transactions: Final = TransactionMetrics(slots)
         self._ack = slots.find(table.HA_ACK_LATENCY.name, (), table.HA_ACK_LATENCY.size)
 
     # -- messages ------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ class RemotingMetrics:
     def hide_gone(self, topics: Collection[str], groups: Collection[str]) -> None:
         """Hide the series of deleted topics and groups. Cached Series must be dropped before."""
         self.timers.hide_gone(topics)
+        self.transactions.hide_gone(topics)
         hide = self._slots.hide
         for metric in (table.MESSAGES_IN, table.THROUGHPUT_IN):
             for labels in self._slots.series(metric.name):

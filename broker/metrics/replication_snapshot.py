@@ -25,6 +25,8 @@ from broker.metrics.dump_marks import (
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
 from broker.metrics.replica_view import ReplicaViewSnapshot
+from broker.metrics.rising_total import RisingTotal
+from broker.metrics.transaction_line import TransactionLine
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
@@ -36,7 +38,7 @@ from ha.taken_role import TakenRole
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
-from remoting.metrics.metric import Metric, Rows
+from remoting.metrics.metric import Metric
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.message_store_config import BrokerRole
 
@@ -82,24 +84,6 @@ class _SettingsInForce:
             self._seen = seen
             self._digest = config_digest({**self._settings, **seen})
         return self._digest
-
-
-class _RisingTotal:
-    """The sum of a counter's series. It never decreases, though a series may disappear (when its
-    topic is deleted) or restart at 0."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, ...], float] = {}
-        self._total = 0.0
-
-    def update(self, series: Rows) -> int:
-        """Update the sum with the current values of the series, and return it."""
-        now = {labels: values[0] for labels, values in series}
-        for labels, value in now.items():
-            before = self._seen.get(labels, 0.0)
-            self._total += value - before if value >= before else value
-        self._seen = now
-        return round(self._total)
 
 
 class _ToldRoles:
@@ -156,8 +140,9 @@ class ReplicationSnapshot:
         self._marks = DumpMarksReader(interval_ms)
         self._written_ms = -1
         self._ages = MetadataAges()
-        self._messages_in = _RisingTotal()
-        self._bytes_in = _RisingTotal()
+        self._messages_in = RisingTotal()
+        self._bytes_in = RisingTotal()
+        self._transactions = TransactionLine()
 
     def find_id(self) -> int:
         """In controller mode the id that the controller gave; 0: none yet."""
@@ -192,6 +177,7 @@ class ReplicationSnapshot:
             "ack_latency": _ack_latency(snapshot),
             **_unreplicated(snapshot),
             "exposure": None if is_slave else self._exposure(snapshot, since_ms),
+            "transactions": None if is_slave else self._transactions.take(snapshot),
             "processes": [_process(child) for child in self._children()],
             "lag_le": list(LAG_LE_MS),
             "replicas": [] if self._follows() else self._replicas(snapshot, since_ms),

@@ -26,6 +26,7 @@ from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
+from broker.metrics.supervisor_slots import SupervisorSlots
 from broker.out.control_slots import EMBEDS_NAME_SERVER, NAME_SERVERS_MISSING
 from broker.processes.child_entry import child_entry
 from broker.settings.changed_settings import ChangedSettings
@@ -117,6 +118,7 @@ class BrokerProcess:
         self._refusal = ""
         self._dump: MetricsDump | None = None
         self._metrics: MetricsServer | None = None
+        self._slots: SupervisorSlots | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -213,8 +215,9 @@ class BrokerProcess:
                 self.stop_reason = self._supervisor.stop_reason
                 self._console.stop()
                 self._end_dump(in_order=False)
-                if self._metrics is not None:
-                    self._metrics.shutdown()
+                for thread in (self._slots, self._metrics):
+                    if thread is not None:
+                        thread.shutdown()
 
     def _begin_metrics(self) -> None:
         """The supervisor's other threads; none exists while it forks its children."""
@@ -224,6 +227,9 @@ class BrokerProcess:
         site = SupervisorMetrics(collector, self._options.broker)
         self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
+        most = self._options.supervisor.metrics_max_series
+        self._slots = SupervisorSlots(self._metrics_fd, most, collector.own_sources)
+        self._slots.start()
 
     def _begin_dump(self, collector: BrokerCollector, member: MemberFacts | None) -> None:
         settings = dump_settings(self._options)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from broker.append.admitted_properties import admitted_properties
+from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import Answer
 from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.append.writable_log import WritableLog
@@ -322,6 +323,10 @@ class SendMessageProcessor:
         self._stats.add_put(stored.topic.name, stored.messages, size, stored.message_type)
         if stored.message_type == "delay":
             self._stats.add_queue_put(stored.topic.name, stored.records[0].queue_id, size)
+        elif stored.message_type == "transaction":
+            half = stored.records[0].properties
+            topic, _queue_id = home_of(half) or (send.header.b, 0)
+            self._stats.transactions.stored(places[0][1], topic, half, self._log.now_ms)
         if send.request.is_oneway:
             self._count_answer(send, ResponseCode.SUCCESS)
         else:

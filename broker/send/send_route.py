@@ -162,6 +162,7 @@ class SendRoute:
             if table is sends.transactions:
                 half = _half(frame.extFields, stored_in, sys_flag, host, body, stored)
                 self.young_halves.add(queue_offset, phy_offset, name, queue_id, half)
+                self._stats.transactions.stored(queue_offset, name, stored, log.now_ms)
             used, values = answer_of(
                 text, queue_id, phy_offset, queue_offset, frame.opaque, is_binary
             )

@@ -26,6 +26,7 @@ from broker.append.diverted_messages import home_of
 from broker.append.send_properties import record_asks_to_wait
 from broker.append.writable_log import WritableLog
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.transaction_metrics import COMMIT, ROLLBACK
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_access import StoreAccess
@@ -37,15 +38,14 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.transaction.earlier_ends import EarlierEnds
-from broker.transaction.half_message_states import HalfMessageStates
+from broker.transaction.half_message_states import HalfMessageStates, family_of
+from broker.transaction.resumed_half import resumed_half
 from broker.transaction.transaction_records import (
-    CHECK_TIMES,
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
     commit_record,
-    half_copy,
     op_record,
-    with_number,
+    real_topic_of,
 )
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -66,7 +66,6 @@ from store.message_codec import (
     decode_message_id,
     decode_record,
 )
-from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -75,9 +74,8 @@ _KNOWN_WAIT_S: Final = 5.0
 """How long an end request waits after a start until earlier ends have been read."""
 OP_RETRY_MS: Final = 1_000
 _QUEUED_WAIT_MS: Final = 5_000
-"""How long an end request waits until the store has entered its half into the half queue."""
+"""So long an end request waits until the store has entered its half into the half queue."""
 _QUEUED_LOOK_MS: Final = 2
-_SHOWN: Final = 127
 _ENDED: Final = "the transaction has already ended; request ignored"
 _STILL_READING: Final = "the broker is still reading which transactions have ended; try again soon"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
@@ -111,6 +109,13 @@ class _Request:
     command: RemotingCommand
 
 
+@dataclass(frozen=True, slots=True)
+class _End(_Request):
+    """One that ends a half."""
+
+    half: Message
+
+
 class EndTransactionProcessor(TableProcessor):
     """Codes 37 and 323. Pool threads validate and read; `_on_…` and `_answer` run on the loop."""
 
@@ -126,6 +131,7 @@ class EndTransactionProcessor(TableProcessor):
         self._append_queue = parts.log.append_queue
         self._waiters = parts.log.waiters
         self._halves = parts.halves
+        self._metrics = parts.stats.transactions
         self._pause = threading.Event()
         """Never set."""
 
@@ -135,7 +141,6 @@ class EndTransactionProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         """37: commit or roll back. For 0 (not decided yet) there is no response."""
-        asked = _Request(connection, request)
         header = decode_header(EndTransactionRequestHeader, request.ext_fields)
         self._refuse_on_slave(ResponseCode.SLAVE_NOT_AVAILABLE)
         decision = header.commit_or_rollback
@@ -153,12 +158,13 @@ class EndTransactionProcessor(TableProcessor):
         if not self._halves.known.wait(_KNOWN_WAIT_S):
             raise RequestError(ResponseCode.SYSTEM_BUSY, _STILL_READING)
         half = self._find_half(header)
+        asked = _End(connection, request, half)
         self._parts.rights(connection, request, to_end(half))
         if self._ended_earlier(half):
             self._parts.on_loop(lambda: self._answer_ended(asked, half.queue_offset))
             return None
         if decision == TRANSACTION_ROLLBACK:
-            self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
+            self._parts.on_loop(lambda: self._roll_back(asked))
             return None
         home = home_of(half.properties)
         if home is None:
@@ -169,7 +175,7 @@ class EndTransactionProcessor(TableProcessor):
             )
         record = commit_record(half, home[1], self._log.store_host_flag)
         topic, record = self._parts.timers.divert_record(home[0], record)
-        self._parts.on_loop(lambda: self._commit(asked, half, home, topic, record))
+        self._parts.on_loop(lambda: self._commit(asked, home, topic, record))
         return None
 
     def resume_check_half_message(
@@ -195,15 +201,8 @@ class EndTransactionProcessor(TableProcessor):
                 f"the id {header.msg_id}; those that exceeded the number of checks are in "
                 f"{TRANS_CHECK_MAX_TIME_TOPIC}",
             )
-        _check_topic(half, request.ext_fields.get("topic", ""))
-        properties = with_number(half, CHECK_TIMES, 0)
-        if len(properties) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"Put message back to {TRANS_HALF_TOPIC} failed. Its properties would have "
-                f"{len(properties)} bytes (limit {PROPERTIES_LIMIT})",
-            )
-        record = half_copy(half, properties, self._log.store_host_flag)
+        named = request.ext_fields.get("topic", "")
+        record = resumed_half(half, named, self._log.store_host_flag)
         self._parts.on_loop(lambda: self._resume(asked, record))
         return None
 
@@ -268,9 +267,8 @@ class EndTransactionProcessor(TableProcessor):
 
     # -- on the loop ---------------------------------------------------------------------------
 
-    def _commit(
-        self, asked: _Request, half: Message, home: tuple[str, int], stored_in: str, record: Record
-    ) -> None:
+    def _commit(self, asked: _End, home: tuple[str, int], stored_in: str, record: Record) -> None:
+        half = asked.half
         try:
             entry = self._log.topic(stored_in)
         except MessageIllegalError as error:
@@ -293,16 +291,18 @@ class EndTransactionProcessor(TableProcessor):
             code = ResponseCode.SERVICE_NOT_AVAILABLE
             self._on_end_refused(asked, half.queue_offset, code, str(error))
             return
-        placed = partial(self._on_committed, asked, half, stored_in)
+        placed = partial(self._on_committed, asked, stored_in)
         refused = partial(self._on_end_refused, asked, half.queue_offset)
         self._append_queue.append(OneRecord(entry, record, placed, refused))
 
-    def _roll_back(self, asked: _Request, half: int) -> None:
-        if self._begin(asked, half):
-            self.append_op(half, asked)
+    def _roll_back(self, asked: _End) -> None:
+        if self._begin(asked, asked.half.queue_offset):
+            self.append_op(asked.half.queue_offset, asked)
 
     def _resume(self, asked: _Request, record: Record) -> None:
-        def placed(_phy_offset: int, _queue_offset: int) -> None:
+        def placed(_phy_offset: int, queue_offset: int) -> None:
+            real, now_ms = real_topic_of(record.properties), self._log.now_ms
+            self._metrics.stored(queue_offset, real, record.properties, now_ms)
             if self._waiters.is_safe_mode:
                 # Nobody asks about it again where the next leader lacks it.
                 self._waiters.add(self._log.position, answer, None)
@@ -328,9 +328,7 @@ class EndTransactionProcessor(TableProcessor):
             self._answer_ended(asked, half)
         else:
             address = asked.connection.remote_address
-            log.info(
-                "half %s: being ended by another request, rejecting the one of %s", half, address
-            )
+            log.info("half %s: being ended by another request, rejecting %s", half, address)
             remark = "the transaction is being ended by another request"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
@@ -339,49 +337,51 @@ class EndTransactionProcessor(TableProcessor):
         log.info("half %s: already ended, ignoring %s", half, asked.connection.remote_address)
         self._answer(asked, ResponseCode.SUCCESS, _ENDED)
 
-    def append_op(self, half: int, asked: _Request | None = None, *, again: bool = False) -> None:
+    def append_op(self, half: int, asked: _End | None = None, *, again: bool = False) -> None:
         """Append the op of a half: `asked` is its rollback, None: it was committed. again: it was
         rejected before, which was logged."""
-        commit_log = self._log
-        record = op_record(
-            half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
-        )
-        topic = commit_log.topic(TRANS_OP_HALF_TOPIC)
+        ours = self._log
+        record = op_record(half, ours.now_ms, ours.store_host, ours.store_host_flag)
+        topic = ours.topic(TRANS_OP_HALF_TOPIC)
         placed = partial(self._on_op_placed, half, asked, again)
-        refused = (
-            partial(self._on_op_refused, half, again)
-            if asked is None
-            else partial(self._on_end_refused, asked, half)
-        )
+        refused = partial(self._on_op_refused, half, again)
+        if asked is not None:
+            refused = partial(self._on_end_refused, asked, half)
         self._append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _on_committed(
-        self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
+        self, asked: _End, stored_in: str, phy_offset: int, _queue_offset: int
     ) -> None:
         """A committed message was appended: its half has ended."""
         end = self._log.position
-        self._parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
-        for ended in self._halves.end(half.queue_offset):
+        self._parts.stats.add_put(stored_in, 1, end - phy_offset, "transaction")
+        self._count_end(asked.half, COMMIT)
+        for ended in self._halves.end(asked.half.queue_offset):
             self.append_op(ended)
-        if self._waiters.active and record_asks_to_wait(half.properties):
+        if self._waiters.active and record_asks_to_wait(asked.half.properties):
             # The message is stored; a timeout of flush or replicas is not a failure.
-            answer = partial(self._answer, asked, ResponseCode.SUCCESS, None)
-            self._waiters.add(end, lambda _code: answer(), None)
+            success = ResponseCode.SUCCESS
+            self._waiters.add(end, lambda _code: self._answer(asked, success, None), None)
         else:
             self._answer(asked, ResponseCode.SUCCESS, None)
 
     def _on_op_placed(
-        self, half: int, asked: _Request | None, again: bool, _phy_offset: int, queue_offset: int
+        self, half: int, asked: _End | None, again: bool, _phy_offset: int, queue_offset: int
     ) -> None:
         """An op was appended. The op of a rollback ends its half and the copies of it."""
         self._halves.add_op(queue_offset, half)
         if again:
             log.info("half %s: op stored", half)
         if asked is not None:
+            self._count_end(asked.half, ROLLBACK)
             for ended in self._halves.end(half):
                 if ended != half:
                     self.append_op(ended)
             self._answer(asked, ResponseCode.SUCCESS, None)
+
+    def _count_end(self, half: Message, result: str) -> None:
+        family, topic = family_of(half.queue_offset, self._halves), real_topic_of(half.properties)
+        self._metrics.ended(family, topic, result, self._log.now_ms, half.store_timestamp)
 
     def _on_op_refused(self, half: int, again: bool, code: ResponseCode, remark: str) -> None:
         """The op of a commit was not stored: it is retried until the broker stops."""
@@ -410,18 +410,6 @@ class EndTransactionProcessor(TableProcessor):
             asked.connection.send_command(command.response(code, remark))
         self._parts.stats.add_timed_answer(
             command.code, code, command.came_ns, oneway=command.is_oneway
-        )
-
-
-def _check_topic(half: Message, named: str) -> None:
-    """The rights of a 5.x request are those on the topic that it names: raises RequestError if the
-    half is another one's. A client of 4.9 names none."""
-    home = home_of(half.properties)
-    if named.strip() and named not in (half.topic, None if home is None else home[0]):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"Put message back to {TRANS_HALF_TOPIC} failed. The half message is not one of topic "
-            f"{named[:_SHOWN]}",
         )
 
 

@@ -18,6 +18,7 @@ import msgspec
 from broker.append.send_properties import record_asks_to_wait
 from broker.append.writable_log import WritableLog
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.transaction_metrics import COMMIT
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
 from broker.transaction.half_message_states import HalfMessageStates
@@ -104,6 +105,7 @@ class EndTransactionRoute:
         self._find_topic = find_topic
         self._stats = stats
         self._sends = stats.sends
+        self._metrics = stats.transactions
         self._append_op = append_op
 
     def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
@@ -124,6 +126,7 @@ class EndTransactionRoute:
             return False
         self._halves.mark_stored(place)
         self._young.drop(place)
+        self._metrics.ended((place,), half.topic, COMMIT, self._log.now_ms, None)
         self._put_op(place)
         self._answer(connection, frame, half.committed, end)
         return True

@@ -200,6 +200,11 @@ class HalfMessageStates:
         return tail.offset
 
 
+def family_of(half: int, states: HalfMessageStates) -> list[int]:
+    """The half and what is known to be in one set of copies with it. Loop thread."""
+    return list(states._copies.get(half, (half,)))
+
+
 def _share_full(chunks: dict[int, bytearray]) -> None:
     for index, chunk in chunks.items():
         if chunk is not _FULL and chunk == _FULL:

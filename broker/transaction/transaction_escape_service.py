@@ -27,9 +27,9 @@ from broker.out.escape_bridge import EscapeBridge, EscapedMessage, EscapeError
 from broker.schedule.due_message import escaped_message
 from broker.topic.system_topics import TRANS_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
+from broker.transaction.recovered_halves import was_stored_again
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
-    PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
     identity_of,
 )
@@ -126,7 +126,7 @@ class TransactionEscapeService(ServiceThread):
             if 0 <= self._clock.now_ms() - half.born_timestamp < self._time_out_ms:
                 return False
             identity = identity_of(half)
-            is_known = identity in queue.sent and _was_stored_again(half)
+            is_known = identity in queue.sent and was_stored_again(half)
             found = None if is_known else as_half(half)
         if found is not None:
             self._bridge.put(found)
@@ -150,13 +150,6 @@ class _Halves:
     def store_progress(self) -> None:
         """Everything before the position is done with."""
         self.bridge.store_progress(self.position, self.states.advance_ops(self.position))
-
-
-def _was_stored_again(half: Message) -> bool:
-    """Whether a broker made this half as a copy of another: no client writes these two. (A key is
-    its sender's: two halves of one key are two messages.)"""
-    times, place = half.find_property(CHECK_TIMES), half.find_property(PREPARED_QUEUE_OFFSET)
-    return times is not None or place is not None
 
 
 def as_half(half: Message) -> EscapedMessage | None:

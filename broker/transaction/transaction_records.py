@@ -16,6 +16,7 @@ from typing import Final
 
 from broker.append.diverted_messages import home_of
 from broker.append.send_properties import append_pairs, find_property, without_property
+from broker.metrics.transaction_metrics import UNKNOWN_TOPIC
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
 from store.commit_log import own_record
 from store.message import Message
@@ -41,6 +42,12 @@ _REMOVE_TAG: Final = "d"
 _OP_PROPERTIES: Final = f"WAIT\x01true\x02TAGS\x01{_REMOVE_TAG}".encode()
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _LIST_SEPARATOR: Final = b","
+
+
+def real_topic_of(properties: bytes) -> str:
+    """The topic that a half is for, as metrics name it: UNKNOWN_TOPIC if it does not say."""
+    home = home_of(properties)
+    return UNKNOWN_TOPIC if home is None else home[0]
 
 
 def number_in(half: Message, name: str) -> int | None:

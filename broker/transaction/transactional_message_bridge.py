@@ -10,13 +10,14 @@ Tested by tests/broker/transaction/test_transactional_message_service.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 from broker.append.append_queue import Append, OneRecord
+from broker.metrics.waiting_halves import WaitingHalf, WaitingHalves
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -50,6 +51,8 @@ class BridgeParts:
     """AppendQueue.append; on the loop's thread."""
     reader: StoreAccess
     halves: HalfMessageStates
+    waiting: WaitingHalves
+    """Of the loop's thread."""
     earlier: EarlierEnds
     offsets: ConsumerOffsetManager
     on_loop: Callable[[Callable[[], None]], None]
@@ -94,7 +97,9 @@ class TransactionalMessageBridge:
         """Of this life of the checks: the next one, of another lead, has another."""
         self._awaited: dict[str, int] | None = None
         self._forgotten_before = 0
+        self._halves_end = 0
         self._guard = RecordGuard(ReadBy.TRANSACTION_OP)
+        self._half_guard = RecordGuard(ReadBy.TRANSACTION_CHECK)
 
     # -- progress ------------------------------------------------------------------------------
 
@@ -153,9 +158,33 @@ class TransactionalMessageBridge:
         except QueueDamagedError as error:
             log.error("transactions: %s", error)
             return False
+        self._halves_end = (self._awaited or {}).get(TRANS_HALF_TOPIC, 0)
         self._awaited = None
         self._known.set()
         return True
+
+    def halves_without_end(self, is_stopped: Callable[[], bool]) -> Iterator[Message]:
+        """Those that were there when `read_ops` began, from the stored progress on; what cannot be
+        read is left out."""
+        for place in range(self.half_offset(), self._halves_end):
+            if is_stopped():
+                return
+            if not self._parts.halves.is_ended(place):
+                half = None
+                with self._half_guard.of(self.phy_offset_at(TRANS_HALF_TOPIC, place)):
+                    half = self.find_message(TRANS_HALF_TOPIC, place)
+                if half is not None:
+                    yield half
+
+    def recovered(self, found: Sequence[WaitingHalf]) -> None:
+        """These wait, as this start has found; some may have ended since."""
+        parts, known = self._parts, self._known
+
+        def on_loop() -> None:
+            if parts.halves.known is known:
+                parts.waiting.recovered(one for one in found if not parts.halves.is_ended(one.half))
+
+        parts.on_loop(on_loop)
 
     def _read_ops(self) -> None:
         parts = self._parts
@@ -190,6 +219,16 @@ class TransactionalMessageBridge:
         if half > self._forgotten_before:
             self._forgotten_before = half
             self._parts.on_loop(lambda: self._parts.halves.forget_before(half))
+
+    def passed(self, half: int) -> None:
+        """The checks have nothing more to do with the halves before this one."""
+        parts, known = self._parts, self._known
+
+        def on_loop() -> None:
+            if parts.halves.known is known:
+                parts.waiting.forget_before(half)
+
+        parts.on_loop(on_loop)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -244,11 +283,13 @@ class _Batch:
 
     def _on_placed(self, index: int, rewrite: Rewrite, phy_offset: int, queue_offset: int) -> None:
         """A copy was appended."""
-        halves = self._parts.halves
+        halves, waiting = self._parts.halves, self._parts.waiting
         if rewrite.topic == TRANS_HALF_TOPIC:
             (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, queue_offset)
+            waiting.move(rewrite.half, queue_offset)
         else:
-            halves.forget(rewrite.half)
+            for half in halves.forget(rewrite.half):
+                waiting.remove(half)
         self.settle(index, Rewritten((phy_offset, queue_offset)))
 
     def _on_refused(self, index: int, rewrite: Rewrite, code: ResponseCode, remark: str) -> None:

@@ -55,7 +55,7 @@ class TransactionalMessageCheckService(ServiceThread):
 
     def step(self) -> None:
         """Wait, then run a round."""
-        if not self._service.recover():
+        if not self._service.recover(lambda: self.stopped):
             self.wait_for_running(_DISPATCH_WAIT_MS)
             return
         self._wait()

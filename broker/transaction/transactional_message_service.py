@@ -21,10 +21,12 @@ from typing import Final, NamedTuple
 
 from broker.append.diverted_messages import home_of
 from broker.client.broker2client import Broker2Client
+from broker.metrics.transaction_metrics import TransactionMetrics
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
+from broker.transaction.recovered_halves import waiting_of
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
     CHECK_TIMES,
@@ -35,6 +37,7 @@ from broker.transaction.transaction_records import (
     half_copy,
     is_copy,
     number_in,
+    real_topic_of,
     with_number,
 )
 from broker.transaction.transactional_message_bridge import Rewrite, TransactionalMessageBridge
@@ -64,6 +67,7 @@ class CheckSettings:
 
     time_out_ms: int
     check_max: int
+    check_interval_ms: int
     file_reserved_time_hours: int
     retention_time_path: Path | None = None
     """The time by which files age: by it, and not by a clock that jumps, halves are given up."""
@@ -102,6 +106,7 @@ class TransactionalMessageService:
         topics: TopicConfigManager,
         producers: AskableProducers,
         calls: Broker2Client,
+        metrics: TransactionMetrics,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -110,6 +115,7 @@ class TransactionalMessageService:
         self._topics = topics
         self._producers = producers
         self._calls = calls
+        self._metrics = metrics
         self._clock = clock
         self._aging = RetentionClock(clock, settings.retention_time_path)
         self._aging.begin_at(0)
@@ -126,14 +132,28 @@ class TransactionalMessageService:
         """What was known of ends before is not to be believed."""
         self._halves.forget_all()
 
-    def recover(self) -> bool:
-        """Read which halves have ended; False if the store is not ready yet, then call it again."""
+    def recover(self, is_stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Read which halves have ended, then which wait; False if the store is not ready yet, then
+        call it again."""
         if self._halves.known.is_set():
             return True
         if not self._bridge.read_ops():
             return False
         self._position = self._bridge.half_offset()
+        try:
+            self._find_waiting(is_stopped)
+        except StoreError as error:
+            log.error("transactions: it is not known which halves wait: %s", error)
         return True
+
+    def _find_waiting(self, is_stopped: Callable[[], bool]) -> None:
+        bridge = self._bridge
+        found = waiting_of(
+            bridge.halves_without_end(is_stopped),
+            lambda place: bridge.find_message(TRANS_HALF_TOPIC, place),
+            self._settings.check_interval_ms,
+        )
+        bridge.recovered(found)
 
     def settle(self, *, at_once: bool = False) -> bool:
         """Store the progress that is durable; False if there is more to store."""
@@ -169,6 +189,7 @@ class TransactionalMessageService:
             if len(self._unsafe) >= _UNSAFE_ROUNDS:
                 self._unsafe.pop()
             self._unsafe.append((self._bridge.log_end(), self._position))
+            self._bridge.passed(self._position)
         self._log_unasked()
 
     def _log_unasked(self) -> None:
@@ -285,6 +306,7 @@ class TransactionalMessageService:
                 continue
             if step.verdict is _Verdict.DISCARD:
                 _log_discarded(half, step.half, result.place)
+                self._metrics.given_up(real_topic_of(step.half.properties))
             elif step.verdict is _Verdict.CHECK:
                 with self._guard.of(step.half.phy_offset):
                     self._ask(step, result.place)
@@ -317,6 +339,7 @@ class TransactionalMessageService:
             log.error("half at %s: cannot be checked: %s", half.phy_offset, error)
             return
         self._calls.check_producer_transaction_state(connection, header, body)
+        self._metrics.asked(home[0])
 
 
 def _fitting(step: _Step) -> _Step:

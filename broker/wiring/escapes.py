@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.append.role_append_queues import NOT_THE_MASTER
+from broker.metrics.waiting_halves import WaitingHalves
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.escape_bridge import EscapeBridge
 from broker.pop.pop_escape import PopEscape, PopEscapeParts
@@ -92,6 +93,7 @@ def _half_queue(
             append=lambda append: append.refused(*NOT_THE_MASTER),
             reader=store.access,
             halves=halves,
+            waiting=WaitingHalves(),
             earlier=EarlierEnds(store.access),
             offsets=tables.offsets,
             on_loop=lambda function: function(),

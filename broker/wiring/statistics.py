@@ -18,6 +18,7 @@ from broker.metrics.longest_turns import LongestTurns
 from broker.metrics.remoting_metrics import RemotingMetrics
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.metrics.timer_gauges import TimerGauges
+from broker.metrics.transaction_gauges import TransactionGauges
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
@@ -65,6 +66,12 @@ class Statistics:
         lags = ConsumerLagCalculator(self._lag_sources(store, pop))
         self._gauges(lags, permission, waiting).schedule_on(executor)
         resources = self._resources
+        TransactionGauges(
+            resources.metric_slots,
+            self.remoting.transactions.waiting,
+            self._tables.topics,
+            resources.clock,
+        ).schedule_on(executor)
         if resources.options.store.timer_wheel_enable:
             TimerGauges(
                 resources.metric_slots, resources.page, store.access, resources.clock

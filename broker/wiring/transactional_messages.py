@@ -103,6 +103,7 @@ class TransactionalMessages:
                 append=self._log.append_queue.append,
                 reader=self._store.access,
                 halves=self._halves,
+                waiting=self._stats.transactions.waiting,
                 earlier=self._earlier,
                 offsets=self._tables.offsets,
                 on_loop=self._loop.call_soon_threadsafe,
@@ -113,6 +114,7 @@ class TransactionalMessages:
             CheckSettings(
                 time_out_ms=options.broker.transaction_time_out,
                 check_max=options.broker.transaction_check_max,
+                check_interval_ms=options.broker.transaction_check_interval,
                 file_reserved_time_hours=options.store.file_reserved_time,
                 retention_time_path=options.store.retention_time_path,
                 store_host=log.store_host,
@@ -123,6 +125,7 @@ class TransactionalMessages:
             self._tables.topics,
             AskableProducers(self._tables.producers, judge_of_ends(self._rights)),
             calls,
+            self._stats.transactions,
             self._resources.clock,
         )
         self._checks = TransactionalMessageCheckService(
@@ -139,6 +142,7 @@ class TransactionalMessages:
         which may wait for this one, the loop's."""
         if self._young is not None:
             self._young.clear()
+        self._stats.transactions.waiting.clear()
         self._halves.known = threading.Event()
         if self._checks is not None:
             self._checks.abandon()

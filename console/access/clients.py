@@ -39,6 +39,7 @@ class AccountClient(AdminClient):
     ) -> None:
         """`clock_ms`: monotonic."""
         super().__init__(maker.name_servers, maker.now_ms, signer, maker.tls)
+        self.may_ask: Callable[[str], bool] = lambda _address: True
         self._clock_ms = clock_ms
         self.used_ms = clock_ms()
 
@@ -54,8 +55,13 @@ class AccountClient(AdminClient):
         language: LanguageCode = LanguageCode.PYTHON,
         timeout_ms: int = TIMEOUT_MS,
     ) -> RemotingCommand:
-        """Ask one peer."""
+        """Ask one peer. AdminError: nothing is signed for it."""
         self.used_ms = self._clock_ms()
+        if not self.may_ask(address):
+            raise AdminError(
+                f"{address} has not answered this console yet: nothing is asked there with an "
+                "account that somebody signed in with"
+            )
         return super().call(
             address,
             code,
@@ -89,8 +95,13 @@ class ClientMaker:
 class AdminClients:
     """The clients, by account. Owned by: the console's main thread, which closes it."""
 
-    def __init__(self, maker: ClientMaker) -> None:
+    def __init__(
+        self, maker: ClientMaker, knows: Callable[[str], bool] = lambda _address: True
+    ) -> None:
+        """`knows`: whether a broker has answered at an address. A name server may list any, and
+        what is signed with a reader's account is of use to whoever gets it."""
         self._maker = maker
+        self._knows = knows
         self._lock = threading.Lock()
         self._clients: dict[Account, AccountClient] = {}
         self._own: AccountClient | None = None
@@ -138,7 +149,11 @@ class AdminClients:
             if len(self._clients) >= MAX_CLIENTS:
                 raise AdminError(f"{MAX_CLIENTS} accounts use this console now; try again soon")
             client = self._clients[key] = self._started(key.signer)
+            client.may_ask = self._may_ask
         return client
+
+    def _may_ask(self, address: str) -> bool:
+        return address in self._maker.name_servers.addresses or self._knows(address)
 
     def _started(self, signer: RequestSigner | None) -> AccountClient:
         client = self._maker.new(signer)

@@ -73,7 +73,7 @@ class RateLimit:
 
     def wait_ms(self, address: str) -> int:
         """Take one attempt: 0; or how long there is none for this address."""
-        who = _who(address)
+        who = network_of(address)
         now_ms = self._now_ms()
         with self._lock:
             bucket = self._buckets.get(who)
@@ -94,7 +94,8 @@ class RateLimit:
         return len(self._buckets)
 
 
-def _who(address: str) -> str:
+def network_of(address: str) -> str:
+    """Who asks, as far as an address tells: an IPv4 address, or the /64 of an IPv6 address."""
     ip = parse_ip(address)
     if isinstance(ip, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(ip), 128 - _V6_HOST_BITS), strict=False))

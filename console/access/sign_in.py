@@ -3,22 +3,28 @@
 Any thread; blocks for up to eight seconds. A broker with access control answers a rightly signed
 request (28, which needs an account, but no right of it) and refuses a falsely signed one. A broker
 without it, or whose white list has the console's address, answers everything: there every secret
-would be "right". So the same request is signed once more with the same name and a random secret:
+would be "right". So the same request is first signed with the same name and a random secret, and
+only who refuses that gets what is signed with the given one:
 
-    the given secret   the random one              the account is
-    answered           refused for its signature   proved
-    refused            (not asked)                 refused
-    answered           answered                    not checked here: accounts mean nothing
-    answered           any other error             not decided: a busy broker must not prove anybody
-    any other error    (not asked)                 not decided (a 4.9 broker that has just started)
+    a random secret             the given one     the account is
+    refused for its signature   answered          proved
+    refused for its signature   refused           refused
+    refused for its signature   any other error   not decided
+    answered                    (not asked)       not checked here: accounts mean nothing
+    any other error             (not asked)       not decided: a busy broker must not prove anybody
+                                                  (nor a 4.9 broker that has just started)
 
 Each of the two has a connection of its own, which nobody else uses: a 5.3.3 broker may remember
 that a name was proved on a connection, and then looks at no further signature there (Java:
 StatefulAuthenticationStrategy).
 
-A signature covers values only, so that one of a request without fields fits every other request
-without fields. The request carries a random field: a false broker that registers itself at the
-name server gets a signature that fits nothing else.
+What a false broker can do with it, which has registered itself at the name server and refuses as a
+true one does: a signature covers the values of the fields and the body, neither the fields' names
+nor the request code, and has no time. So it fits every request whose values make the same text,
+those that need no field among them, at every broker that knows the account, until its secret is
+changed: with the account's rights. The request carries a random field, so that it fits no request
+with other values. Asked are only brokers that have answered the console before, those first that it
+has known for longest (docs/console_access.md says what else helps).
 
 Tested by tests/console/access/test_sign_in.py, tests/console/access/test_sign_in_brokers.py.
 """
@@ -74,10 +80,13 @@ class Proof:
 
 
 def likely_provers(snapshot: ClusterSnapshot) -> list[str]:
-    """Addresses of the brokers that may prove accounts: those that answer first, of them masters,
-    which have the users that were made last."""
-    known = [broker for broker in snapshot.brokers if broker.registered]
-    known.sort(key=lambda one: (one.newest_error is not None, not one.is_master, one.place))
+    """Addresses of the brokers that may prove accounts, of those that have ever answered: those
+    first that do now, of them masters, which have the users that were made last, of them those that
+    are known for longest: a false one comes later than the console."""
+    known = [broker for broker in snapshot.brokers if broker.registered and broker.has_answered]
+    known.sort(
+        key=lambda one: (one.newest_error is not None, not one.is_master, one.since_ms, one.place)
+    )
     return [broker.place.address for broker in known]
 
 
@@ -120,11 +129,6 @@ class Prover:
         return _refusal_kind(self._ask(RequestSigner(name, _random_secret()), address)) is not None
 
     def _prove(self, name: str, secret: str, address: str) -> Proof:
-        answer = self._ask(RequestSigner(name, secret), address)
-        if _refusal_kind(answer) is not None:
-            return Proof(Verdict.REFUSED, WRONG, detail=str(answer))
-        if answer is not None:
-            return Proof(Verdict.UNDECIDED, f"The account could not be checked: {answer}")
         false = self._ask(RequestSigner(name, _random_secret()), address)
         if false is None:
             return Proof(
@@ -136,6 +140,11 @@ class Prover:
         kind = _refusal_kind(false)
         if kind is None:
             return Proof(Verdict.UNDECIDED, f"The account could not be checked: {false}")
+        answer = self._ask(RequestSigner(name, secret), address)
+        if _refusal_kind(answer) is not None:
+            return Proof(Verdict.REFUSED, WRONG, detail=str(answer))
+        if answer is not None:
+            return Proof(Verdict.UNDECIDED, f"The account could not be checked: {answer}")
         account = proved(name, secret, kind, self._mark_key)
         return Proof(Verdict.PROVED, f"Accepted by {address}.", account)
 

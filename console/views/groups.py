@@ -5,26 +5,20 @@ Tested by tests/console/test_topics_view.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from console.known_groups import known_groups
 from console.lanes import ANSWER_ERRORS, BUSY, WAITING
-from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
-from console.tables import Table, TableCell, link, moment
+from console.page import ConsoleError, Page, Query, Reader, View
+from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection, ConsumerConnection
-from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import ConsumeStats, OffsetWrapper
-from remoting.body.subscription_group_config import (
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
-)
 from remoting.mq_version import version_name
-from remoting.request_code import RequestCode
-from tools.admin_client import RETRY_PREFIX, AdminClient
+from tools.admin_client import AdminClient
 from tools.commands.ha_status import duration_text
-from tools.commands.offset import reset_by_time
-from tools.message_puller import MessagePuller
 from tools.report import columns
 
 GROUPS: Final = columns("Group group | Lag diffTotal > | Consumes/s consumeTps >")
@@ -40,7 +34,7 @@ SUBSCRIPTIONS: Final = columns("Topic topic | Filter subString")
 STATS_AGE_MS: Final = 5_000
 LIST_AGE_MS: Final = 30_000
 COUNTED: Final = 30
-"""Groups whose progress is read for the list: each costs its brokers a request."""
+"""Groups on a page of the list, whose progress is read: each costs its brokers a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +64,38 @@ def _see(client: AdminClient, name: str) -> GroupSeen:
         return replace(seen, problem="; ".join(each for each in said if each))
 
 
-def group_names(reader: Reader) -> list[str]:
-    """Groups that have a retry topic at a name server: all that ever consumed in clustering."""
-    topics = reader.snapshot.topics.value or ()
-    return [topic[len(RETRY_PREFIX) :] for topic in topics if topic.startswith(RETRY_PREFIX)]
-
-
 def groups(reader: Reader, query: Query) -> Page:
-    """All consumer groups; of the first thirty also lag and rate, as their brokers tell them.
+    """Consumer groups, those of the shown page with their lag and rate, as their brokers tell them.
 
-    begins: only groups that begin so.
+    begins: only groups that begin so; system=1: RocketMQ's own, too; page.
     """
     begins = query.text("begins")
-    names = [name for name in group_names(reader) if name.startswith(begins)]
+    with_system = query.choice("system", ("0", "1")) == "1"
+    known = known_groups(reader, with_system=with_system)
+    names = [name for name in known.names if name.startswith(begins)]
+    shown = ShownTable(_groups_table(names, {}), "", query.fields)
     client = reader.laned(LIST_AGE_MS, is_later=True)
-    seen = [_progress(client, name) for name in names[:COUNTED]]
-    rows: list[list[object]] = [
-        _group_row(name, found) for name, found in zip(names, seen, strict=False)
-    ]
-    rows += [[link(name, group_url(name)), None, None] for name in names[COUNTED:]]
+    seen = {name: _progress(client, name) for name in (row[0].value for row in shown.rows)}
     return Page(
-        context={"begins": begins, "uncounted": max(len(names) - COUNTED, 0)},
-        tables=[
-            Table("groups", "Consumer groups", GROUPS, rows, empty_text="There is none."),
-        ],
+        context={
+            "begins": begins,
+            "with_system": with_system,
+            "untold": known.untold,
+            "counted": len(seen),
+        },
+        tables=[_groups_table(names, seen)],
+    )
+
+
+def _groups_table(names: Sequence[str], seen: Mapping[str, GroupSeen]) -> Table:
+    return Table(
+        "groups",
+        "Consumer groups",
+        GROUPS,
+        [_group_row(name, seen.get(name)) for name in names],
+        empty_text="There is none.",
+        page_rows=COUNTED,
+        by_page=frozenset(column.key for column in GROUPS[1:]),
     )
 
 
@@ -105,7 +107,9 @@ def _progress(client: AdminClient, name: str) -> GroupSeen:
         return GroupSeen(problem=str(error))
 
 
-def _group_row(name: str, seen: GroupSeen) -> list[object]:
+def _group_row(name: str, seen: GroupSeen | None) -> list[object]:
+    if seen is None:
+        return [link(name, group_url(name)), None, None]
     if seen.problem is not None:
         said = "asked soon" if seen.problem in (BUSY, WAITING) else seen.problem
         return [link(name, group_url(name)), TableCell(said, None), None]
@@ -121,8 +125,8 @@ def group_page(reader: Reader, query: Query) -> Page:
     name = query.needed("name")
     seen = _see(reader.laned(STATS_AGE_MS), name)
     if not seen.stats.offset_table and seen.connection is None and seen.problem is None:
-        known = name in group_names(reader)
-        if not known:
+        known = known_groups(reader, with_system=True)
+        if name not in known.names:
             raise ConsoleError(f"no broker knows a consumer group {name}", 404)
     connection = seen.connection
     subscriptions = [] if connection is None else list(connection.subscription_table.values())
@@ -204,133 +208,7 @@ def _member(member: Connection) -> list[object]:
     ]
 
 
-# -- changes ---------------------------------------------------------------------------------------
-
-
-def _config(client: AdminClient, address: str, query: Query) -> SubscriptionGroupConfig:
-    """For one broker: what the form leaves empty, and what it does not show, stays as it is."""
-    group = query.needed("group")
-    old = _old_config(client, address, group) or SubscriptionGroupConfig(group_name=group)
-    can = {True: "true", False: "false"}[old.consume_enable]
-    return replace(
-        old,
-        consume_enable=query.choice("consume", (can, "true", "false")) == "true",
-        retry_queue_nums=query.number("retryQueues", old.retry_queue_nums, 0, 1_000),
-        retry_max_times=query.number("retries", old.retry_max_times, -1, 1_000),
-    )
-
-
-def _old_config(client: AdminClient, address: str, group: str) -> SubscriptionGroupConfig | None:
-    body = client.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
-    table = SubscriptionGroupWrapper.from_json_bytes(body).subscription_group_table
-    return table.get(group)
-
-
-def _group_words(config: SubscriptionGroupConfig) -> str:
-    may = "may consume" if config.consume_enable else "may not consume"
-    return f"{may}, {config.retry_max_times} retries, {config.retry_queue_nums} retry queues"
-
-
-def _plan_group(reader: Reader, query: Query) -> list[str]:
-    client, group, sentences = reader.client(), query.needed("group"), []
-    for master in client.masters(query.needed("cluster")):
-        old = _old_config(client, master.address, group)
-        new = _group_words(_config(client, master.address, query))
-        was = f"is created: {new}" if old is None else f"{_group_words(old)} become {new}"
-        sentences.append(f"{master.broker_name}: group {group}: {was}.")
-    return sentences
-
-
-def _update_group(reader: Reader, query: Query) -> Done:
-    client, group = reader.client(), query.needed("group")
-    code, done, failed = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, [], []
-    for master in client.masters(query.needed("cluster")):
-        try:
-            config = _config(client, master.address, query)
-            client.call(master.address, code, body=config.to_json_bytes())
-            done.append(master.broker_name)
-        except ANSWER_ERRORS as error:
-            failed.append(str(error))
-    sentences = [f"Group {group}: done at {', '.join(done) or 'no broker'}.", *failed]
-    return Done(sentences, group_url(group), ok=not failed)
-
-
-def _new_offsets(client: AdminClient, query: Query) -> list[tuple[MessageQueue, int | None, int]]:
-    """Each queue of the topic with what the group has consumed, and where it would go on."""
-    group, topic = query.needed("group"), query.needed("topic")
-    when_ms = query.time_ms("time")
-    if when_ms is None:
-        raise ConsoleError("time is missing")
-    known = client.consume_stats(group, topic).offset_table
-    if not any(queue.topic == topic for queue in known):
-        raise ConsoleError(f"group {group} has consumed nothing of topic {topic} yet")
-    puller = MessagePuller(client, topic)
-    return [
-        (
-            queue,
-            known[queue].consumer_offset if queue in known else None,
-            puller.search_offset(queue, when_ms),
-        )
-        for queue in puller.queues()
-    ]
-
-
-def _plan_reset(reader: Reader, query: Query) -> list[str]:
-    found = _new_offsets(reader.client(), query)
-    moved = sum(old - new for _, old, new in found if old is not None)
-    words = f"{moved} messages are consumed again" if moved >= 0 else f"{-moved} are skipped"
-    group, topic = query.needed("group"), query.needed("topic")
-    sentences = [f"Group {group} goes on from there in topic {topic}: {words}."]
-    for queue, old, new in found:
-        was = "nothing consumed, goes on at" if old is None else f"{old} becomes"
-        sentences.append(f"{queue.broker_name} queue {queue.queue_id}: {was} {new}.")
-    return sentences
-
-
-def _reset(reader: Reader, query: Query) -> Done:
-    group, topic = query.needed("group"), query.needed("topic")
-    when_ms = query.time_ms("time")
-    if when_ms is None:
-        raise ConsoleError("time is missing")
-    data = reset_by_time(reader.client(), group, topic, when_ms).data
-    who = "its members were told" if data["online"] else "nobody is online: set at the brokers"
-    lines = [
-        f"{row['brokerName']} queue {row['queueId']}: "
-        f"{row.get('offset', row.get('rollbackOffset'))}."
-        for row in data["queues"]
-    ]
-    return Done([f"Group {group}, topic {topic}: {who}.", *lines], group_url(group))
-
-
-_AS_IT_IS: Final = "Empty: as it is."
 VIEWS: Final = [
     View("/groups", "Consumer groups", "Topics", "groups.html.j2", groups),
     View("/group", "Consumer group", "", "consumer_group.html.j2", group_page),
-]
-ACTIONS: Final = [
-    Action(
-        "updateGroup",
-        "Create or change the group",
-        [
-            Field("group", "Group"),
-            Field("cluster", "Cluster", default="DefaultCluster"),
-            Field("consume", "May consume", "select", ("", "true", "false"), needed=False),
-            Field("retries", "Retries", kind="number", needed=False, help=_AS_IT_IS),
-            Field("retryQueues", "Retry queues", kind="number", needed=False, help=_AS_IT_IS),
-        ],
-        _plan_group,
-        _update_group,
-    ),
-    Action(
-        "resetOffset",
-        "Reset the group's offsets",
-        [
-            Field("group", "Group"),
-            Field("topic", "Topic"),
-            Field("time", "To the time (UTC)", kind="datetime-local"),
-        ],
-        _plan_reset,
-        _reset,
-        is_destructive=True,
-    ),
 ]

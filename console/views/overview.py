@@ -25,7 +25,7 @@ BROKERS: Final = columns(
 
 def overview(reader: Reader, query: Query) -> Page:
     """What is not well, and every broker with its rates."""
-    found = findings(reader.snapshot, reader.now_ms)
+    found = findings(reader.snapshot, reader.clock_ms)
     return Page(
         context={"verdict": verdict(found, reader.snapshot), "findings": found},
         tables=[

@@ -307,7 +307,7 @@ def _roles(members: list[BrokerSeen]) -> Iterator[list[object]]:
 
 def _sync(members: list[BrokerSeen]) -> Iterator[list[object]]:
     for broker, info in _infos(members):
-        now_ms = info.timestamp or broker.ha.at_ms
+        now_ms = info.timestamp or broker.ha.wall_ms
         for kind, sync in (info.slave_sync or {}).items():
             last = sync.last_success_timestamp
             age = None if not last else max(now_ms - last, 0) / 1000

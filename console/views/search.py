@@ -14,9 +14,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from console.health import group_url as broker_group_url
+from console.known_groups import known_groups
 from console.page import Page, Query, Reader, View
 from console.tables import Table, link
-from console.views.groups import group_names
 from console.views.topics import group_url, topic_kind, topic_url
 from tools.report import columns
 
@@ -75,7 +75,7 @@ def _rows(reader: Reader, text: str) -> list[list[object]]:
     for topic in reader.snapshot.topics.value or ():
         if wanted in topic.casefold() and topic_kind(topic) != "retry":
             rows.append(["topic", link(topic, topic_url(topic))])
-    for group in group_names(reader):
+    for group in known_groups(reader, with_system=True, is_later=True).names:
         if wanted in group.casefold():
             rows.append(["group", link(group, group_url(group))])
     for broker in reader.snapshot.brokers:

@@ -13,9 +13,8 @@ from urllib.parse import quote
 
 from console import metric_names as names
 from console import rates
-from console.cells import whole
+from console.cells import milliseconds_cell, newest, rate_cell, whole
 from console.health import group_url
-from console.history import Series
 from console.page import Page, Query, Reader, View
 from console.plots import Line, plot_data
 from console.replies import without_metrics
@@ -32,8 +31,6 @@ SENDS: Final = columns(
     "Refused/s refused > | Ack p50(ms) ackP50 > | Ack p99(ms) ackP99 > | "
     "Exposed exposedBytes > | Exposed for(s) exposedSeconds >"
 )
-FRESH_MS: Final = 30_000
-"""Older figures of the history are no current ones."""
 TOTALS: Final = columns("Broker brokerName | Answer answer | Sends count >")
 
 
@@ -115,12 +112,6 @@ def _line(reader: Reader, query: Query, figure: str, name: str, unit: str) -> Li
     return Line(name, unit, read)
 
 
-def newest(reader: Reader, address: str, figure: str) -> float | None:
-    """The last value of a figure, unless it is too old to be the current one."""
-    read: Series = reader.history.read((address, figure), reader.now_ms - FRESH_MS, reader.now_ms)
-    return next((value for value in reversed(read.values) if value is not None), None)
-
-
 def _row(reader: Reader, broker: BrokerSeen) -> list[object]:
     place, runtime = broker.place, broker.runtime.value
     stored = None if runtime is None else first_number(runtime.get("putTps"))
@@ -129,18 +120,10 @@ def _row(reader: Reader, broker: BrokerSeen) -> list[object]:
     return [
         link(place.broker_name, group_url(place.cluster, place.broker_name)),
         stored,
-        *(_rate(value) for value in by_status),
-        *(_milliseconds(value) for value in acks),
+        *(rate_cell(value) for value in by_status),
+        *(milliseconds_cell(value) for value in acks),
         *_exposure(broker),
     ]
-
-
-def _rate(value: float | None) -> TableCell | None:
-    return None if value is None else TableCell(f"{value:.1f}", value)
-
-
-def _milliseconds(seconds: float | None) -> TableCell | None:
-    return None if seconds is None else TableCell(f"{seconds * 1000:.2f}", seconds * 1000)
 
 
 def _exposure(broker: BrokerSeen) -> list[object]:

@@ -14,7 +14,7 @@ from typing import Final
 from console import metric_names as names
 from console.cells import age_cell, whole
 from console.errors import ConsoleError
-from console.lanes import Answer
+from console.kept_answers import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import TIMER_COUNTS, TIMER_READ_TIME, RecallHandle
 from console.replies import ask_all, chosen_masters, without_metrics
@@ -101,7 +101,7 @@ def _wheel(
     metrics = broker.metrics.value
     if metrics is not None:
         late, waiting = metrics.total(names.TIMERS_LATE_MS), metrics.total(names.TIMERS_WAITING)
-        read_ms = None if late is None else broker.metrics.at_ms - late
+        read_ms = None if late is None else broker.metrics.wall_ms - late
         if read_ms is None and read_time is not None:
             read_ms = read_time.value or None
         if waiting is None and counts is not None and counts.value is not None:

@@ -1,43 +1,57 @@
 """Topics: all of them, one of them with its queues, groups and routes; create, alter, delete.
 
-Tested by tests/console/test_topics_view.py.
+Tested by tests/console/test_topic_page.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
+from console.cells import rate_cell, whole
 from console.lanes import ANSWER_ERRORS
-from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
+from console.page import ConsoleError, Page, Query, Reader, View
+from console.replies import MOST_AT_ONCE
 from console.snapshot import ClusterSnapshot
-from console.tables import Table, TableCell, badge, link, moment
+from console.tables import ShownTable, Table, TableCell, badge, link, moment
+from console.topic_answers import (
+    MOST_QUEUES,
+    Settings,
+    flow_in,
+    flow_out,
+    oldest_times,
+    topic_settings,
+)
+from remoting.body.message_queue import MessageQueue
 from remoting.body.route import QueueData, TopicRouteData
 from remoting.body.stats import TopicStatsTable
-from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from remoting.headers.topic import CreateTopicRequestHeader
-from remoting.request_code import RequestCode
-from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, unknown
+from remoting.body.topic_config import TopicConfig
+from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
 from tools.commands.ha_status import duration_text
-from tools.message_sender import TEMPLATE_TOPIC
-from tools.removal import delete_topic
+from tools.commands.stats import Flow
 from tools.report import columns
 
 TOPICS: Final = columns("Topic topic | Kind kind")
 QUEUES: Final = columns(
     "Broker brokerName | Queue queueId > | First minOffset > | End maxOffset > | Depth depth > | "
-    "Newest lastUpdateTimestamp | Age ageMs >"
+    "Oldest oldestTimestamp | Newest lastUpdateTimestamp | Age ageMs >"
 )
 ROUTES: Final = columns(
     "Broker brokerName | Read queues readQueueNums > | Write queues writeQueueNums > | "
     "Permission perm | Master master"
 )
-CONSUMERS: Final = columns("Group group")
+SETTINGS: Final = columns(
+    "Broker brokerName | Read queues readQueueNums > | Write queues writeQueueNums > | "
+    "Permission perm | Message type messageType | In order order | Attributes attributes"
+)
+CONSUMERS: Final = columns("Group group | Out/s outTps > | Out in a day outMsg24Hour >")
+COUNTED: Final = 10
+"""Groups on a page of a topic's, whose rate is read: each costs its brokers a request."""
 KINDS: Final = ("normal", "retry", "dead letters", "system")
 STATS_AGE_MS: Final = 5_000
-MAX_QUEUES: Final = 65_536
+MESSAGE_TYPE: Final = "message.type"
 PERMISSIONS: Final = {6: "read and write", 4: "read", 2: "write", 0: "none"}
 _SYSTEM: Final = frozenset(
     {
@@ -95,10 +109,17 @@ def topics(reader: Reader, query: Query) -> Page:
 class TopicSeen:
     """What brokers and name servers say of a topic."""
 
+    name: str
     route: TopicRouteData
     stats: TopicStatsTable
     groups: tuple[str, ...]
     problem: str | None = None
+
+    @property
+    def masters(self) -> list[tuple[str, str]]:
+        """Name and address of one broker of each name: its master, if it runs."""
+        found = [(data.broker_name, broker_address(data)) for data in self.route.broker_datas]
+        return sorted((name, address) for name, address in found if address is not None)
 
 
 def _see(client: AdminClient, name: str) -> TopicSeen:
@@ -115,39 +136,48 @@ def _see(client: AdminClient, name: str) -> TopicSeen:
         groups = tuple(client.groups_of_topic(name, route))
     except ANSWER_ERRORS as error:
         problems.append(str(error))
-    return TopicSeen(route, stats, groups, "; ".join(problems) or None)
+    return TopicSeen(name, route, stats, groups, "; ".join(problems) or None)
 
 
 def topic_page(reader: Reader, query: Query) -> Page:
-    """One topic: its queues with their ends and depth, the groups that consume it, its routes.
+    """One topic: rates, its queues with their ends, depth and span, who consumes it, its settings.
 
     name: the topic.
     """
     name = query.needed("name")
     seen = _see(reader.laned(STATS_AGE_MS), name)
     masters = {data.broker_name: data.broker_addrs.get(0) for data in seen.route.broker_datas}
+    brokers = [address for _, address in seen.masters]
+    oldest = _oldest(reader, query, seen)
+    settings = topic_settings(reader, name, seen.masters)
+    into = flow_in(reader, name, brokers)
     return Page(
         title=name,
         context={
             "name": name,
             "kind": topic_kind(name, own_names(reader.snapshot)),
             "problem": seen.problem,
+            "into": None if into is None else (rate_cell(into.tps), whole(into.day)),
+            "brokers_asked": min(len(brokers), MOST_AT_ONCE),
+            "brokers": len(brokers),
+            "oldest_ms": min(oldest.values(), default=None),
+            "most_queues": MOST_QUEUES,
+            "settings_problems": [
+                f"{one.broker_name} did not tell the topic's settings: {one.problem}"
+                for one in settings
+                if one.problem
+            ],
             "crumbs": [("Topics", "/topics")],
         },
         tables=[
+            _queues_table(seen.stats, oldest, reader.now_ms),
+            _consumers_table(reader, query, seen, brokers),
             Table(
-                "queues",
-                "Queues",
-                QUEUES,
-                _queue_rows(seen.stats, reader.now_ms),
-                empty_text="No broker tells of a queue.",
-            ),
-            Table(
-                "consumers",
-                "Consumer groups",
-                CONSUMERS,
-                [[link(group, group_url(group))] for group in seen.groups],
-                empty_text="No group consumes it.",
+                "settings",
+                "Settings",
+                SETTINGS,
+                [_settings_row(one) for one in settings if one.config is not None],
+                empty_text="No broker tells them.",
             ),
             Table(
                 "routes",
@@ -159,14 +189,68 @@ def topic_page(reader: Reader, query: Query) -> Page:
     )
 
 
+def _oldest(reader: Reader, query: Query, seen: TopicSeen) -> dict[MessageQueue, int]:
+    """Of the first queues on the page that is shown which have messages."""
+    addresses = dict(seen.masters)
+    shown = ShownTable(_queues_table(seen.stats, {}, 0), "", query.fields, only=False)
+    wanted = {(row[0].value, row[1].value): row[4].value for row in shown.rows}
+    queues = [
+        (queue, addresses[queue.broker_name])
+        for queue in _in_order(seen.stats)
+        if wanted.get((queue.broker_name, queue.queue_id)) and queue.broker_name in addresses
+    ]
+    return oldest_times(reader, queues)
+
+
+def _in_order(stats: TopicStatsTable) -> list[MessageQueue]:
+    return sorted(stats.offset_table, key=lambda queue: (queue.broker_name, queue.queue_id))
+
+
+def _consumers_table(reader: Reader, query: Query, seen: TopicSeen, brokers: list[str]) -> Table:
+    def made(flows: Mapping[str, Flow | None]) -> Table:
+        return Table(
+            "consumers",
+            "Consumer groups",
+            CONSUMERS,
+            [_consumer(group, flows.get(group)) for group in seen.groups],
+            empty_text="No group consumes it.",
+            page_rows=COUNTED,
+            by_page=frozenset(column.key for column in CONSUMERS[1:]),
+        )
+
+    shown = ShownTable(made({}), "", query.fields, only=False)
+    groups = [row[0].value for row in shown.rows]
+    return made({group: flow_out(reader, seen.name, group, brokers) for group in groups})
+
+
+def _consumer(group: str, out: Flow | None) -> list[object]:
+    figures = [None, None] if out is None else [rate_cell(out.tps), whole(out.day)]
+    return [link(group, group_url(group)), *figures]
+
+
+def _settings_row(one: Settings) -> list[object]:
+    config = one.config or TopicConfig(topic_name="")
+    attributes = config.attributes or {}
+    kind = attributes.get(MESSAGE_TYPE, "NORMAL") if one.is_of_5x else None
+    return [
+        one.broker_name,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        PERMISSIONS.get(config.perm, str(config.perm)),
+        kind,
+        "yes" if config.order else "no",
+        ", ".join(f"{key}={value}" for key, value in sorted(attributes.items())) or None,
+    ]
+
+
 def group_url(group: str) -> str:
     """The page of a consumer group."""
     return "/group?" + urlencode({"name": group}, errors="replace")
 
 
-def _queue_rows(stats: TopicStatsTable, now_ms: int) -> list[list[object]]:
+def _queues_table(stats: TopicStatsTable, oldest: Mapping[MessageQueue, int], now_ms: int) -> Table:
     rows = []
-    for queue in sorted(stats.offset_table, key=lambda q: (q.broker_name, q.queue_id)):
+    for queue in _in_order(stats):
         offset = stats.offset_table[queue]
         newest = offset.last_update_timestamp
         age_ms = max(now_ms - newest, 0) if newest > 0 else None
@@ -177,11 +261,19 @@ def _queue_rows(stats: TopicStatsTable, now_ms: int) -> list[list[object]]:
                 offset.min_offset,
                 offset.max_offset,
                 max(offset.max_offset - offset.min_offset, 0),
+                moment(oldest.get(queue)),
                 moment(newest),
                 None if age_ms is None else TableCell(duration_text(age_ms / 1000), age_ms),
             ]
         )
-    return rows
+    return Table(
+        "queues",
+        "Queues",
+        QUEUES,
+        rows,
+        empty_text="No broker tells of a queue.",
+        by_page=frozenset({"oldestTimestamp"}),
+    )
 
 
 def _route_row(queues: QueueData, masters: dict[str, str | None]) -> list[object]:
@@ -195,118 +287,7 @@ def _route_row(queues: QueueData, masters: dict[str, str | None]) -> list[object
     ]
 
 
-# -- changes ---------------------------------------------------------------------------------------
-
-
-def _header(query: Query, old: TopicConfig | None) -> CreateTopicRequestHeader:
-    """The request for one broker: what the form leaves empty stays as it is there."""
-    topic = query.needed("topic")
-    before = old or TopicConfig(topic_name=topic, read_queue_nums=8, write_queue_nums=8)
-    return CreateTopicRequestHeader(
-        topic=topic,
-        default_topic=TEMPLATE_TOPIC,
-        read_queue_nums=query.number("readQueues", before.read_queue_nums, 1, MAX_QUEUES),
-        write_queue_nums=query.number("writeQueues", before.write_queue_nums, 1, MAX_QUEUES),
-        perm=int(query.choice("perm", (str(before.perm), "6", "4", "2"))),
-        topic_filter_type=before.topic_filter_type.value,
-        topic_sys_flag=before.topic_sys_flag,
-        order=before.order,
-        attributes=query.text("attributes") or None,
-    )
-
-
-def _config(client: AdminClient, address: str, topic: str) -> TopicConfig | None:
-    """How a broker has a topic; None when it does not have it."""
-    body = client.call(address, RequestCode.GET_ALL_TOPIC_CONFIG).body
-    return TopicConfigSerializeWrapper.from_json_bytes(body).topic_config_table.get(topic)
-
-
-def _words(reads: int, writes: int, perm: int) -> str:
-    return f"{reads} read and {writes} write queues, {PERMISSIONS.get(perm, perm)}"
-
-
-def _plan_update(reader: Reader, query: Query) -> list[str]:
-    client, topic, sentences = reader.client(), query.needed("topic"), []
-    for master in client.masters(query.needed("cluster")):
-        old = _config(client, master.address, topic)
-        header = _header(query, old)
-        new = _words(header.read_queue_nums, header.write_queue_nums, header.perm)
-        if old is None:
-            sentences.append(f"{master.broker_name}: topic {topic} is created with {new}.")
-        else:
-            was = _words(old.read_queue_nums, old.write_queue_nums, old.perm)
-            sentences.append(f"{master.broker_name}: {was} become {new}.")
-        if header.attributes:
-            sentences.append(f"{master.broker_name}: attributes {header.attributes}.")
-    return sentences
-
-
-def _update(reader: Reader, query: Query) -> Done:
-    client, topic = reader.client(), query.needed("topic")
-    done, failed = [], []
-    for master in client.masters(query.needed("cluster")):
-        try:
-            header = _header(query, _config(client, master.address, topic))
-            client.call(master.address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            done.append(master.broker_name)
-        except ANSWER_ERRORS as error:
-            failed.append(str(error))
-    sentences = [f"Topic {topic}: done at {', '.join(done) or 'no broker'}.", *failed]
-    return Done(sentences, topic_url(topic), ok=not failed)
-
-
-def _plan_delete(reader: Reader, query: Query) -> list[str]:
-    topic, cluster, client = query.needed("topic"), query.needed("cluster"), reader.client()
-    masters = client.masters(cluster)
-    client.route(topic)
-    stats = client.topic_stats(topic).offset_table.values()
-    count = sum(max(offset.max_offset - offset.min_offset, 0) for offset in stats)
-    names = ", ".join(master.broker_name for master in masters)
-    return [
-        f"Topic {topic} is deleted at {names}, then at the name servers.",
-        f"Its {count} messages can no longer be consumed.",
-    ]
-
-
-def _delete(reader: Reader, query: Query) -> Done:
-    topic = query.needed("topic")
-    targets = delete_topic(reader.client(), topic, query.needed("cluster"))
-    return Done([f"Topic {topic} was deleted at {', '.join(targets)}."], "/topics")
-
-
 VIEWS: Final = [
     View("/topics", "Topics", "Topics", "topics.html.j2", topics),
     View("/topic", "Topic", "", "topic.html.j2", topic_page),
-]
-_AS_IT_IS: Final = "Empty: as it is; 8 for a new topic."
-_CLUSTER: Final = Field("cluster", "Cluster", default="DefaultCluster")
-ACTIONS: Final = [
-    Action(
-        "updateTopic",
-        "Create or change the topic",
-        [
-            Field("topic", "Topic"),
-            _CLUSTER,
-            Field("readQueues", "Read queues", kind="number", needed=False, help=_AS_IT_IS),
-            Field("writeQueues", "Write queues", kind="number", needed=False, help=_AS_IT_IS),
-            Field(
-                "perm",
-                "Permission (6 both, 4 read, 2 write)",
-                "select",
-                ("", "6", "4", "2"),
-                needed=False,
-            ),
-            Field("attributes", "Attributes of 5.x", needed=False, help="+message.type=FIFO"),
-        ],
-        _plan_update,
-        _update,
-    ),
-    Action(
-        "deleteTopic",
-        "Delete the topic",
-        [Field("topic", "Topic"), _CLUSTER],
-        _plan_delete,
-        _delete,
-        is_destructive=True,
-    ),
 ]

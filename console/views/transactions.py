@@ -2,20 +2,22 @@
 
 The half topic's queue and the progress of the checks in it (202, 208), which Java brokers answer as
 ours do: what lies between has no end yet, or only one that the checks have not passed. Our brokers'
-metrics, with 5.x's names, tell more. The texts of messages are no business of this page.
+metrics tell what waits by topic and group, and since when, and how halves end (rates and latencies:
+console/rates.py). The texts of messages are no business of this page.
 
 Tested by tests/console/test_traffic_views.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from console import metric_names as names
-from console.cells import whole
+from console import rates
+from console.cells import age_cell, milliseconds_cell, newest, rate_cell, whole
 from console.errors import ConsoleError
-from console.lanes import Answer
+from console.kept_answers import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import (
     GIVEN_UP_TOPIC,
@@ -26,19 +28,29 @@ from console.proof_questions import (
 )
 from console.replies import ask_all, chosen_masters, without_metrics
 from console.snapshot import BrokerSeen
-from console.tables import Table, moment
+from console.tables import Table, link, moment
 from remoting.body.stats import OffsetWrapper, TopicOffset
 from remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from remoting.request_code import RequestCode
 from tools.report import columns
 
 MAX_AGE_MS: Final = 10_000
+GIVEN_UP_URL: Final = f"/messages?topic={GIVEN_UP_TOPIC}"
 HALVES: Final = columns(
     "Broker broker | Not passed by the checks waiting > | Newest half newest | "
     "Stored halves and copies stored > | Given up givenUp > | Newest given up newestGivenUp"
 )
-BY_TOPIC: Final = columns("Series name | Labels labels | Broker broker | Value value >")
-OURS: Final = (names.HALVES, names.COMMITS, names.ROLLBACKS)
+NOW: Final = columns(
+    "Broker broker | Waiting waiting > | Oldest oldest > | Commits/s commits > | "
+    "Rollbacks/s rollbacks > | Until the end p50(ms) finishP50 > | p99(ms) finishP99 >"
+)
+WAITING: Final = columns(
+    "Topic topic | Producer group group | Broker broker | Waiting waiting > | Oldest oldest >"
+)
+BY_TOPIC: Final = columns(
+    "Topic topic | Broker broker | Waiting waiting > | Committed committed > | "
+    "Rolled back rolledBack > | Asked about asked > | Given up givenUp >"
+)
 _QUESTIONS: Final = (
     topic_queues(HALF_TOPIC),
     group_progress(HALF_GROUP, HALF_TOPIC),
@@ -65,15 +77,32 @@ def transactions(reader: Reader, query: Query) -> Page:
             "chosen": chosen.name,
             "may_change": reader.may_change,
             "given_up_topic": GIVEN_UP_TOPIC,
+            "given_up_url": GIVEN_UP_URL if any(one.value for one in answers[2::size]) else None,
         },
         tables=[
             Table("halves", "Halves", HALVES, rows, empty_text="There is no master."),
             Table(
-                "series",
-                "By topic and group",
+                "now",
+                "Now",
+                NOW,
+                [_now(reader, broker) for broker in chosen.brokers],
+                empty_text="There is no master.",
+            ),
+            Table(
+                "waiting",
+                "Waiting by topic and group",
+                WAITING,
+                [row for broker in chosen.brokers for row in _waiting(broker)],
+                empty_text="No half waits, as far as the brokers tell.",
+                sort="oldest",
+                descending=True,
+            ),
+            Table(
+                "topics",
+                "Since each broker's start, by topic",
                 BY_TOPIC,
-                [row for broker in chosen.brokers for row in _series(broker)],
-                empty_text="No broker tells of them.",
+                [row for broker in chosen.brokers for row in _by_topic(broker)],
+                empty_text="No broker has served a transaction, as far as they tell.",
             ),
         ],
     )
@@ -89,7 +118,7 @@ def _row(broker: BrokerSeen, answers: list[Answer[Any]], sentences: list[str]) -
         _behind(progress.value) if progress.value else None,
         _newest(half.value),
         _depth(half.value),
-        _depth(given_up.value) if given_up.value is not None else _none_if_absent(given_up.error),
+        _given_up(given_up),
         _newest(given_up.value),
     ]
 
@@ -101,6 +130,11 @@ def _is_absent(error: str) -> bool:
 
 def _none_if_absent(error: str | None) -> int | None:
     return 0 if error is not None and _is_absent(error) else None
+
+
+def _given_up(answer: Answer[list[TopicOffset]]) -> object:
+    count = _depth(answer.value) if answer.value is not None else _none_if_absent(answer.error)
+    return link(count, GIVEN_UP_URL) if count else count
 
 
 def _behind(queues: list[OffsetWrapper]) -> int:
@@ -117,20 +151,57 @@ def _newest(queues: list[TopicOffset] | None) -> object:
     return moment(max((queue.last_update_timestamp for queue in queues or ()), default=0))
 
 
-def _series(broker: BrokerSeen) -> list[list[object]]:
+def _now(reader: Reader, broker: BrokerSeen) -> list[object]:
+    metrics, address = broker.metrics.value, broker.place.address
+    ages_s = [] if metrics is None else [age for _, age in metrics.rows(names.OLDEST_HALF)]
+    tells = metrics is not None and metrics.total(f"{names.FINISH_LATENCY}_count") is not None
+    return [
+        broker.title,
+        whole(metrics.total(names.HALVES) or 0) if metrics is not None and tells else None,
+        age_cell(max(ages_s) * 1000) if ages_s else None,
+        *(rate_cell(newest(reader, address, name)) for name in (rates.COMMITS, rates.ROLLBACKS)),
+        *(
+            milliseconds_cell(newest(reader, address, name))
+            for name in (rates.FINISH_P50, rates.FINISH_P99)
+        ),
+    ]
+
+
+def _waiting(broker: BrokerSeen) -> list[list[object]]:
     metrics = broker.metrics.value
     if metrics is None:
         return []
-    base = {"cluster", "node_type", "node_id"}
+    ages_s = {_pair(labels): age for labels, age in metrics.rows(names.OLDEST_HALF)}
     return [
-        [
-            name.removeprefix("rocketmq_"),
-            ", ".join(f"{key} {text}" for key, text in sorted(labels.items()) if key not in base),
-            broker.title,
-            whole(value),
-        ]
-        for name in OURS
-        for labels, value in metrics.rows(name)
+        [*pair, broker.title, whole(count), None if age is None else age_cell(age * 1000)]
+        for labels, count in metrics.rows(names.WAITING_HALVES)
+        for pair in (_pair(labels),)
+        for age in (ages_s.get(pair),)
+    ]
+
+
+def _pair(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels.get("topic", ""), labels.get("producer_group", "")
+
+
+def _by_topic(broker: BrokerSeen) -> list[list[object]]:
+    metrics = broker.metrics.value
+    if metrics is None:
+        return []
+    columns_of = [
+        {labels.get("topic", ""): value for labels, value in metrics.rows(name)}
+        for name in (
+            names.HALVES,
+            names.COMMITS,
+            names.ROLLBACKS,
+            names.TRANSACTION_CHECKS,
+            names.HALVES_GIVEN_UP,
+        )
+    ]
+    topics = sorted({topic for values in columns_of for topic in values})
+    return [
+        [topic, broker.title, *(whole(values.get(topic, 0.0)) for values in columns_of)]
+        for topic in topics
     ]
 
 

@@ -25,6 +25,7 @@ from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
+from broker.metrics.transaction_metrics import TransactionMetrics
 from broker.pull.batch_pull import BatchPull
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.pull.pull_parts import PullParts
@@ -56,6 +57,7 @@ from remoting.body.heartbeat import SubscriptionData
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
+from remoting.metrics.metric import Metric
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
@@ -210,6 +212,35 @@ class Client:
         return answer
 
 
+class PlainSlots:
+    """MetricSlots without shared memory."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self._series: dict[str, dict[tuple[str, ...], int]] = {}
+
+    def find(self, metric: str, labels: tuple[str, ...] = (), size: int = 1) -> int:
+        series = self._series.setdefault(metric, {})
+        if labels not in series:
+            series[labels] = len(self.values)
+            self.values += [0.0] * size
+        return series[labels]
+
+    def hide(self, metric: str, labels: tuple[str, ...], *, is_gauge: bool = False) -> None:
+        self._series.get(metric, {}).pop(labels, None)
+
+    def series(self, metric: str) -> dict[tuple[str, ...], int]:
+        return dict(self._series.get(metric, {}))
+
+    def shown(self, metric: Metric) -> dict[tuple[str, ...], float]:
+        """Label values to the value; of a histogram how many it has counted."""
+        counted = max(metric.size - 1, 1)
+        return {
+            labels: sum(self.values[first : first + counted])
+            for labels, first in self.series(metric.name).items()
+        }
+
+
 class Counted:
     """SendStats and PullStats, and those of the processors that the loop answers for."""
 
@@ -225,6 +256,8 @@ class Counted:
         """(request code, code, ms from the request to the answer) of those that came before"""
         self.late_answers: list[tuple[int, int, int]] = []
         self.waited_answers: Counter[tuple[int | None, int]] = Counter()
+        self.slots = PlainSlots()
+        self.transactions = TransactionMetrics(self.slots)  # type: ignore[arg-type]
         self.sends = SendCounts()
         self.pulls = PullCounts()
         self.fast_pulls = 0

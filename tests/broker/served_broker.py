@@ -219,6 +219,7 @@ class ServedBroker:
         self.hooks = controller.sleep_hooks()
         controller._messages.end_transaction._halves.known.set()
         calls.end_turn = self._end_turn
+        self._calls = calls
 
     def connect(self, host: str = "127.0.0.1", port: int = 0) -> ServedConnection:
         """A new peer; port 0: any that nobody has."""
@@ -248,6 +249,7 @@ class ServedBroker:
 
     def turn(self) -> None:
         """The end of a turn of the loop, the store's work, and the start of the next."""
+        self._calls.call_others()
         self._end_turn()
         self.controller._turn_end()
         self._server.flush()

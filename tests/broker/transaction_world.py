@@ -30,6 +30,7 @@ from broker.transaction.transactional_message_service import (
     TransactionalMessageService,
 )
 from ha.control_slots import REPLICATED_OFFSET
+from remoting.metrics.metric import Metric
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
@@ -131,6 +132,7 @@ class TransactionWorld:
                 append=hot.writable_log.append_queue.append,
                 reader=self.access,
                 halves=self.halves,
+                waiting=hot.stats.transactions.waiting,
                 earlier=self.earlier,
                 offsets=self.offsets,
                 on_loop=lambda function: self.on_loop(function),
@@ -142,6 +144,7 @@ class TransactionWorld:
             CheckSettings(
                 time_out_ms=self.time_out_ms,
                 check_max=self.check_max,
+                check_interval_ms=60_000,
                 file_reserved_time_hours=RESERVED_HOURS,
                 store_host=STORE_HOST,
                 store_host_flag=0,
@@ -151,6 +154,7 @@ class TransactionWorld:
             hot.topics,
             AskableProducers(self.producers, lambda *asked: self.may_end(*asked)),
             Broker2Client(None, None, hot.clock, max_waiting=1),  # type: ignore[arg-type]
+            hot.stats.transactions,
             hot.clock,
         )
 
@@ -176,6 +180,7 @@ class TransactionWorld:
         os.close(hot.bell_fd)
         hot._build_processors({}, {}, bool(flush), bool(replicas))
         self.offsets = self._offsets()
+        hot.stats.transactions.waiting.clear()
         self.build()
         assert self.service.recover()
 
@@ -262,6 +267,24 @@ class TransactionWorld:
         self.service.check()
         self.turn()
         assert self.service.settle()
+
+    # -- what is counted -----------------------------------------------------------------------
+
+    def waiting(self) -> dict[tuple[str, str], int]:
+        """Halves that wait, by topic and group."""
+        waiting = self.hot.stats.transactions.waiting
+        assert waiting.is_known
+        return {(row.topic, row.group): row.halves for row in waiting.counts()}
+
+    def oldest_ms(self) -> int | None:
+        """How long the oldest has waited."""
+        rows = self.hot.stats.transactions.waiting.counts()
+        since = [row.oldest_ms for row in rows if row.oldest_ms is not None]
+        return self.hot.clock.now_ms() - min(since) if since else None
+
+    def counted(self, metric: Metric) -> dict[str, float]:
+        """By the first label."""
+        return {labels[0]: n for labels, n in self.hot.stats.slots.shown(metric).items() if n}
 
     # -- what is stored ------------------------------------------------------------------------
 

@@ -381,6 +381,10 @@ class Twin(ServedBroker):
                 plain(getattr(self.halves, name))
                 for name in ("_chunks", "_copies", "_ending", "_next_op", "_tail")
             ],
+            "halves that wait": {
+                (row.topic, row.group): row.halves
+                for row in controller._stats.transactions.waiting.counts()
+            },
             "new topics": len(controller._messages.new_topics._held),
             "pulls that wait": {
                 key: [held.queue_offset for held in pulls]

@@ -184,9 +184,13 @@ def walk_by_keyboard(page: Page) -> Walk:
 def faults_of(browser: ConsoleBrowser, url: str, width: int, *, dark: bool = False) -> list[str]:
     """What is asked of every page of the console: by axe, whether it fits, and that it has no error
     in its scripts and asks nobody else for anything."""
-    page = browser.open(url, width, dark=dark)
+    return faults_shown(browser, browser.open(url, width, dark=dark))
+
+
+def faults_shown(browser: ConsoleBrowser, page: Page) -> list[str]:
+    """The same of the page that is open, as it is shown now."""
     page.wait_for_load_state("load")
-    origin = "/".join(url.split("/")[:3])
+    origin = "/".join(page.url.split("/")[:3])
     return [
         *axe_findings(page),
         *beyond_the_window(page),

@@ -7,9 +7,9 @@ console does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.testclient import TestClient
@@ -17,13 +17,17 @@ from starlette.testclient import TestClient
 from console.app import ConsoleApp, Site
 from console.history import History
 from console.jobs import Jobs
-from console.lanes import Answer, Lanes, Question
+from console.kept_answers import Answer
+from console.lanes import ANSWER_ERRORS, WAITING, Lanes, Question
 from console.page import Page, Query, Reader, View
 from console.render import render_regions
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from console.tables import ShownTable
 from remoting.body.ha_runtime_info import HARuntimeInfo
-from tools.admin_client import AdminClient, BrokerAddress
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tools.admin_client import AdminClient, BrokerAddress, NameServers
+from tools.errors import BrokerAnswerError
 
 NOW = 1_800_000_000_000
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e'\"&" + "n" * 300
@@ -53,22 +57,105 @@ class Answers:
         question: Question[Any],
         max_age_ms: int,
         account: Hashable = None,
-        *_: Any,
-        **__: Any,
+        patience_ms: int = 0,
+        *,
+        is_later: bool = False,
     ) -> Answer[Any]:
         self.asked.append((address, question.key))
         value = self.values.get((address, question.key), ValueError(f"{address} is silent"))
         return Answer(error=str(value)) if isinstance(value, Exception) else Answer(value, 1)
 
 
+Reply = Callable[[Any], Any]
+"""From a request's header to what is encoded as the answer's body: JSON, unless it is bytes."""
+
+
+class Peers(AdminClient):
+    """Name server ns:1 and brokers: what each answers, and what it was asked. What it does not know
+    it refuses."""
+
+    def __init__(self, answers: Mapping[tuple[str, int], Reply | Any]) -> None:
+        self.name_servers = NameServers(("ns:1",))
+        self.now_ms = lambda: NOW
+        self.answers = dict(answers)
+        self.asked: list[tuple[str, int, Any]] = []
+
+    def call(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Any = None,
+        body: bytes = b"",
+        **how: Any,
+    ) -> RemotingCommand:
+        """As AdminClient's."""
+        self.asked.append((address, code, header))
+        answer = self.answers.get((address, code), REFUSED)
+        answer = answer(header) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, tuple):
+            response_code, remark = answer
+            if response_code not in how.get("accept", (0,)):
+                raise BrokerAnswerError(address, response_code, remark)
+            return RemotingCommand.request(code, {}).response(response_code, remark)
+        if isinstance(answer, RemotingCommand):
+            return answer
+        if not isinstance(answer, bytes):
+            answer = json.dumps(answer).encode()
+        return RemotingCommand.request(code, {}).response(0, body=answer)
+
+    def codes(self, address: str) -> list[int]:
+        """What one peer was asked, sorted."""
+        return sorted(int(code) for asked, code, _ in self.asked if asked == address)
+
+
+REFUSED: Final = (3, "request type not supported")
+
+
+class PeerLanes:
+    """In place of the lanes: each question is asked at once, once; `silent` peers never answer."""
+
+    def __init__(self, peers: Peers, silent: Collection[str] = ()) -> None:
+        self.peers = peers
+        self.silent = silent
+        self.known: dict[tuple[str, Hashable], Answer[Any]] = {}
+        self.waited = 0
+
+    def ask(
+        self, address: str, question: Question[Any], *_: Any, is_later: bool = False
+    ) -> Answer[Any]:
+        """As the lanes'."""
+        self.waited += not is_later
+        if address in self.silent:
+            return Answer(error=WAITING)
+        key = (address, question.key)
+        if key not in self.known:
+            try:
+                self.known[key] = Answer(question.run(self.peers, address), 1)
+            except ANSWER_ERRORS as error:
+                return Answer(error=str(error))
+        return self.known[key]
+
+
+def peer_reader(
+    peers: Peers, *brokers: BrokerSeen, silent: Collection[str] = (), **parts: Any
+) -> Reader:
+    """Who looks at brokers that answer requests."""
+    lanes = cast(Any, PeerLanes(peers, silent))
+    topics = parts.pop("topics", ())
+    made = reader(*brokers, answers=lanes, client=peers, **parts)
+    return replace(made, snapshot=replace(made.snapshot, topics=Told(tuple(topics), NOW)))
+
+
 def seen(name: str = "b", broker_id: int = 0, **parts: Any) -> BrokerSeen:
     """A broker; `metrics` of ours are samples by name, `java` one without metrics."""
     place = BrokerAddress("C", name, broker_id, f"{name[:10]}{broker_id}:10911")
-    made = BrokerSeen(place, runtime=Told({"brokerVersionDesc": "V5_3_3"}, NOW))
+    made = BrokerSeen(place, runtime=Told({"brokerVersionDesc": "V5_3_3"}, NOW, wall_ms=NOW))
     if "ha" in parts and isinstance(parts["ha"], HARuntimeInfo):
         parts["ha"] = told_ha(parts["ha"])
     if "metrics" in parts and not isinstance(parts["metrics"], Told):
-        parts["metrics"] = Told(Metrics(parts["metrics"]), NOW)
+        parts["metrics"] = Told(Metrics(parts["metrics"]), NOW, wall_ms=NOW)
     return replace(made, **parts)
 
 
@@ -78,7 +165,7 @@ def java(name: str = "j", **parts: Any) -> BrokerSeen:
 
 
 def told_ha(info: HARuntimeInfo) -> Told[HaTold]:
-    return Told(HaTold(info, json.loads(info.to_json_bytes())), NOW)
+    return Told(HaTold(info, json.loads(info.to_json_bytes())), NOW, wall_ms=NOW)
 
 
 def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -> Reader:
@@ -87,6 +174,7 @@ def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -
     snapshot = ClusterSnapshot(
         number=1,
         taken_ms=NOW,
+        taken_at_ms=NOW,
         brokers=tuple(sorted(brokers, key=lambda broker: broker.place)),
         names={"ns:1": Told({}, NOW)},
         _by_address={broker.place.address: broker for broker in brokers},
@@ -100,6 +188,7 @@ def reader(*brokers: BrokerSeen, answers: Answers | None = None, **parts: Any) -
         Jobs(lambda: NOW),
         lambda _: cast(AdminClient, client),
         (),
+        NOW,
         NOW,
     )
     return replace(made, **parts)
@@ -124,7 +213,12 @@ def texts(found: Page, name: str) -> list[list[str]]:
 
 def shown(view: View, who: Reader, query: Mapping[str, str] = {}) -> str:
     """The page as HTML; its live regions are made, too, and are a part of it."""
-    site = Site(views=[view], reader_of=lambda _request: who, snapshot=lambda: who.snapshot)
+    site = Site(
+        views=[view],
+        reader_of=lambda _request: who,
+        snapshot=lambda: who.snapshot,
+        frame=lambda _request: {"may_change": who.may_change},
+    )
     app = ConsoleApp(site)
     with TestClient(app.application(), raise_server_exceptions=True) as browser:
         answer = browser.get(view.path, params=query)

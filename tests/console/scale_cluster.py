@@ -34,7 +34,15 @@ from tools.admin_client import NameServers
 
 Body = Callable[[RemotingCommand], Any]
 PAGES: Final = (
-    *("/", "/replication", "/topics", "/topics?sort=topic&desc=1", "/topics?q=99", "/groups"),
+    *(
+        "/",
+        "/replication",
+        "/topics",
+        "/topics?sort=topic&desc=1",
+        "/topics?q=99",
+        "/groups",
+        "/groups?page=2",
+    ),
     *("/search?q=topic-5", "/topic?name=topic-00001", "/group?name=group-0001", "/settings"),
     *("/connections", "/timers", "/pop", "/transactions", "/sends", "/replication/history"),
 )
@@ -139,6 +147,11 @@ class ScaleCluster:
             int(RequestCode.GET_TOPIC_STATS_INFO): lambda _request: {"offsetTable": {}},
             int(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO): lambda _request: {
                 "groupList": self.groups
+            },
+            int(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): lambda _request: {
+                "subscriptionGroupTable": {
+                    group: {"groupName": group, "consumeEnable": True} for group in self.groups
+                }
             },
             int(RequestCode.GET_CONSUME_STATS): lambda _request: {
                 "offsetTable": {},

@@ -57,6 +57,7 @@ class ServedSite:
             client_of=nobody,
             name_servers=(),
             now_ms=self.snapshot.taken_ms,
+            clock_ms=self.snapshot.taken_at_ms,
         )
 
     def watch(self, by: int) -> None:

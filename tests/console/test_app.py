@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from console import app as app_module
 from console.access.account import OPERATOR
-from console.app import MAX_STREAMS, ConsoleApp, Site
+from console.app import MAX_OF_ADDRESS, MAX_STREAMS, ConsoleApp, Site
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.tables import Table, link
 from tests.console.served_site import ServedSite, more_templates, running
@@ -83,9 +83,10 @@ class Served:
         stack.enter_context(more_templates(TEMPLATES))
 
     def _reader(self, request: Request) -> Reader:
+        reader = dataclasses.replace(self.site.reader(), address=request.headers.get("from", ""))
         if "who" not in request.headers:
-            return self.site.reader()
-        return dataclasses.replace(self.site.reader(), account=OPERATOR, may_change=self.may_change)
+            return reader
+        return dataclasses.replace(reader, account=OPERATOR, may_change=self.may_change)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +196,15 @@ class Live:
         assert self.gate.wait(20)
         raise AdminError("it <never> came")
 
+    @contextmanager
+    def opened(self, **headers: str) -> Iterator[Iterator[str]]:
+        """A live page that is open: its lines from the second on."""
+        with self.http.stream("GET", "/live.events", headers=headers, timeout=QUIET_S) as answer:
+            assert answer.status_code == 200
+            lines = answer.iter_lines()
+            next(lines)
+            yield lines
+
     def first(self, path: str, **headers: str) -> dict[str, Any]:
         """The first regions that a stream brings."""
         with self.http.stream("GET", path, headers=headers) as answer:
@@ -259,25 +269,50 @@ def test_a_failing_live_page_is_asked_once_a_snapshot(live: Live) -> None:
     assert not live.entered.acquire(blocking=False)
 
 
+QUIET_S = 3
+"""Less than between two beats: a stream that should not be there fails a test, and holds it not."""
+
+
+def refusal(live: Live, **headers: str) -> str:
+    """The sentence with which a live page is refused."""
+    with live.http.stream("GET", "/live.events", headers=headers) as answer:
+        assert answer.status_code == 503
+        answer.read()
+        return str(answer.json()["error"])
+
+
 def test_live_pages_are_limited_and_those_that_leave_are_counted_out(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MAX_STREAMS >= 100
-    monkeypatch.setattr(app_module, "MAX_STREAMS", 1)
-    with live.http.stream("GET", "/live.events") as open_one:
-        lines = open_one.iter_lines()
-        next(lines)
-        refused = live.http.get("/live.events")
-        assert refused.status_code == 503
-        assert refused.json()["error"] == "1 live pages are open already"
-        assert live.served.site.watchers == 1
+    monkeypatch.setattr(app_module, "MAX_STREAMS", 2)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(live.opened()) for _ in range(2)]
+        assert refusal(live) == "2 live pages are open already"
+        assert live.served.site.watchers == len(opened)
     wait_until(lambda: live.served.site.watchers == 0)
     assert live.first("/live.events")
 
 
+def test_one_address_has_its_share_of_the_live_pages(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All addresses of a /64 are one."""
+    assert MAX_OF_ADDRESS <= MAX_STREAMS // 4
+    monkeypatch.setattr(app_module, "MAX_OF_ADDRESS", 2)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(live.opened(**{"from": f"2001:db8::{n}"})) for n in (1, 2)]
+        said = refusal(live, **{"from": "2001:db8::3"})
+        assert said == "2 live pages are open already from your address"
+        assert live.first("/live.events", **{"from": "192.0.2.7"})
+        assert len(opened) == 2
+    wait_until(lambda: live.served.site.watchers == 0)
+    assert live.first("/live.events", **{"from": "2001:db8::3"})
+
+
 def test_the_end_of_the_console_ends_live_pages(live: Live) -> None:
-    with live.http.stream("GET", "/live.events") as answer:
-        lines = answer.iter_lines()
-        next(lines)
+    with live.opened() as lines:
         live.served.app.close()
+        assert list(lines)[-1] == ""
+    with live.opened() as lines:
         assert list(lines)[-1] == ""

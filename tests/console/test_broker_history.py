@@ -100,7 +100,7 @@ def test_an_answer_of_a_broker_and_its_metrics() -> None:
 def reader(answers: Answers, *brokers: BrokerSeen) -> Reader:
     snapshot = ClusterSnapshot(brokers=brokers)
     lanes = cast(Lanes, answers)
-    return Reader(snapshot, History(), lanes, Jobs(lambda: 0), cast(Any, None), (), NOW)
+    return Reader(snapshot, History(), lanes, Jobs(lambda: 0), cast(Any, None), (), NOW, NOW)
 
 
 def test_brokers_of_ours_are_asked_and_silence_is_said() -> None:

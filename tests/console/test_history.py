@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.history import COARSE_MS, FINE_MS, MAX_SERIES, STEPS, History, Series
+from console.history import COARSE_MS, FINE_MS, MAX_SERIES, SHARE, STEPS, History, Series
 from console.plots import Line, plot_data
 
 KEY = ("broker", "lag")
@@ -56,6 +56,48 @@ def test_names_of_strangers_are_bounded() -> None:
     assert ("new", "x") not in history.names()
     history.add(later_ms + COARSE_MS, {("new", "x"): 1.0})
     assert history.names() == [("0", "x"), ("new", "x")]
+
+
+def test_one_broker_has_its_share_and_no_more() -> None:
+    history = History()
+    history.add(T0, {("good:1", "in"): 1.0})
+    for look in range(3):
+        names = {(f"bad:1 r{look}.{n}", "lag"): 1.0 for n in range(MAX_SERIES)}
+        history.add(T0 + look * COARSE_MS, names)
+    history.add(T0, {("other:1", "in"): 1.0})
+    kept = history.names()
+    assert {("good:1", "in"), ("other:1", "in")} < set(kept)
+    assert len(kept) == SHARE + 2
+    assert {key[0][:8] for key in kept if key[0].startswith("bad")} == {"bad:1 r2"}
+
+
+def test_what_a_broker_tells_beyond_its_share_does_not_push_out_the_rest_of_it() -> None:
+    history = History()
+    for look in range(3):
+        told = {(f"b:1 r{n}", "lag"): 1.0 for n in range(2 * SHARE)}
+        history.add(T0 + look * COARSE_MS, told)
+    read = history.read(("b:1 r0", "lag"), T0, T0 + STEPS * FINE_MS + 1)
+    assert read.values == [1.0] * 3
+
+
+def test_replicas_that_have_another_port_each_time_do_not_blind_the_history() -> None:
+    """Java names a replica by its connection: what is told no more makes room for what is."""
+    history = History()
+    for look in range(3 * SHARE):
+        at_ms = T0 + look * COARSE_MS
+        history.add(at_ms, {("b:1", "in"): 1.0, (f"b:1 10.0.0.1:{look}", "lag"): 1.0})
+    assert len(history.names()) == SHARE
+    assert (f"b:1 10.0.0.1:{3 * SHARE - 1}", "lag") in history.names()
+    read = history.read(("b:1", "in"), T0, T0 + 3 * SHARE * COARSE_MS)
+    assert read.values == [1.0] * (3 * SHARE)
+
+
+def test_series_of_a_time_that_never_was_make_room_for_others() -> None:
+    """The clock was a year ahead, and set right: their brokers say nothing any more."""
+    history, year_ms = History(), 365 * 86_400_000
+    history.add(T0 + year_ms, {(str(i), "x"): 1.0 for i in range(MAX_SERIES)})
+    history.add(T0, {("new", "x"): 1.0})
+    assert history.names() == [("new", "x")]
 
 
 def test_lines_share_one_axis() -> None:

@@ -1,4 +1,4 @@
-"""What brokers and name servers say to harm the console: cost, secrets, clocks. No broker."""
+"""What brokers and name servers say to harm the console: cost, secrets. No broker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from console import metric_names as names
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditError, AuditLog
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.page import ConsoleError, Query, Reader
-from console.rates import Rates
 from console.replies import MOST_AT_ONCE, ask_all
-from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
+from console.snapshot import BrokerSeen, ClusterSnapshot
 from console.views import changes, search, settings
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
@@ -120,18 +119,6 @@ def test_looks_of_one_account_wait_for_no_other() -> None:
             reader(lane, account=account).look(question)
     guests, operator = (address for address, _ in lane.asked)
     assert guests != operator
-
-
-def test_rates_go_on_after_the_clock_was_set_back() -> None:
-    def seen(at_ms: int, count: float) -> ClusterSnapshot:
-        labels = {"request_code": "send_message", "response_code": "success"}
-        metrics = Metrics({f"{names.RPC_LATENCY}_count": [(labels, count)]})
-        return ClusterSnapshot(brokers=(BrokerSeen(PLACE, metrics=Told(metrics, at_ms)),))
-
-    rates = Rates()
-    assert rates.figures(seen(9_000_000, 10)) == {}
-    assert rates.figures(seen(1_000_000, 20)) == {}
-    assert rates.figures(seen(1_005_000, 30))[PLACE.address, "sends_ok"] == 2.0
 
 
 def test_a_time_that_is_no_time_is_a_sentence() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from console.jobs import KEPT, MOST_RUNNING, Job, Jobs
+from console.jobs import KEPT, MOST_OF_ONE, MOST_RUNNING, Job, Jobs
 from console.page import ConsoleError
 from tests.support.deadline import wait_until
 from tools.errors import AdminError
@@ -62,9 +62,16 @@ def test_nobody_sees_the_job_of_another() -> None:
 def test_bounds() -> None:
     jobs = Jobs(lambda: 0)
     gate = threading.Event()
-    running = [jobs.start("r", 1, lambda job: gate.wait(20) and None) for _ in range(MOST_RUNNING)]
-    with pytest.raises(ConsoleError, match="jobs run already"):
-        jobs.start("one more", 1, lambda job: None)
+
+    def start(owner: str) -> Job:
+        return jobs.start("r", owner, lambda _job: gate.wait(20) and None)
+
+    running = [start("alice") for _ in range(MOST_OF_ONE)]
+    with pytest.raises(ConsoleError, match=f"^{MOST_OF_ONE} of your jobs run already"):
+        start("alice")
+    running += [start("bob") for _ in range(MOST_RUNNING - MOST_OF_ONE)]
+    with pytest.raises(ConsoleError, match=f"^{MOST_RUNNING} jobs run already"):
+        start("carol")
     jobs.stop_all()
     gate.set()
     assert {ended(job).state for job in running} == {"stopped"}

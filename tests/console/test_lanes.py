@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from console import kept_answers
 from console import lanes as lanes_module
 from console.cluster_watch import monotonic_ms
+from console.kept_answers import Answer
 from console.laned_client import LanedClient, Reading
-from console.lanes import BUCKET, BUSY, MAX_PATIENT, MAX_QUEUED, WAITING, Answer, Lanes, Question
+from console.lanes import BUCKET, BUSY, MAX_PATIENT, MAX_QUEUED, WAITING, Lanes, Question
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.support.deadline import wait_until
@@ -57,7 +60,8 @@ class Clock:
 
 @contextmanager
 def running(clock: Any, workers: int = 3) -> Iterator[Lanes]:
-    lanes = Lanes(lambda _account: cast(AdminClient, None), clock, workers)
+    client = Answering()
+    lanes = Lanes(lambda _account: client, clock, workers)
     lanes.start()
     try:
         yield lanes
@@ -136,6 +140,28 @@ def test_what_was_known_stays_beside_the_error() -> None:
     assert answer.age_ms(clock.ms) == 3_000
 
 
+def test_what_was_known_is_shown_while_the_newer_answer_is_awaited() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        known = lanes.ask(PEER, peer.question("a"), 0)
+        peer.gate.clear()
+        clock.ms += 1_000
+        late = lanes.ask(PEER, peer.question("a"), 0, None, 20)
+        peer.gate.set()
+    assert (late.value, late.at_ms, late.error) == ("answer 1", known.at_ms, WAITING)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [(BrokerAnswerError(PEER, 16, "no"), True), (AdminError("unreadable"), False)],
+)
+def test_a_peers_refusal_is_told_from_its_silence(error: Exception, is_refusal: bool) -> None:
+    peer = Peer()
+    peer.error = error
+    with running(Clock()) as lanes:
+        assert lanes.ask(PEER, peer.question("a"), 0).is_refusal is is_refusal
+
+
 @pytest.mark.parametrize(("max_age_ms", "again_ms"), [(1_000, 1_000), (60_000, 2_000)])
 def test_a_failure_is_asked_again_soon_but_not_at_once(max_age_ms: int, again_ms: int) -> None:
     peer, clock = Peer(), Clock()
@@ -192,12 +218,13 @@ class Answering(AdminClient):
         self.now_ms = lambda: 0
         self.asked: list[tuple[str, int, dict[str, str]]] = []
         self.error: Exception | None = None
+        self.size = 0
 
     def call(self, address: str, code: Any, *rest: Any, **options: Any) -> RemotingCommand:
         self.asked.append((address, int(code), dict(options.get("extra") or {})))
         if self.error is not None:
             raise self.error
-        return RemotingCommand.request(code, {}, b"answer %d" % len(self.asked))
+        return RemotingCommand.request(code, {}, b"answer %d" % len(self.asked) + bytes(self.size))
 
 
 @contextmanager
@@ -281,6 +308,39 @@ def test_pages_do_not_blind_the_poller() -> None:
         assert [future.result(20) for future in asked]
 
 
+def test_a_long_list_does_not_blind_the_poller() -> None:
+    """What pages want later goes in turn with what the poller asks."""
+    peer, clock = Peer(), Clock()
+    peer.gate.clear()
+    with running(clock, workers=1) as lanes:
+        first = lanes.poll(PEER, peer.question("first"))
+        assert peer.entered.acquire(timeout=20)
+        for n in range(3):
+            lanes.ask(PEER, peer.question(f"later{n}"), 0, is_later=True)
+        polls = [lanes.poll(PEER, peer.question(f"poll{n}")) for n in range(2)]
+        peer.gate.set()
+        for future in (first, *polls):
+            while not future.done():
+                clock.ms += 1_000
+                lanes.poll("192.0.2.9:1", peer.question(f"wakes {clock.ms}"))
+                wait([future], 0.02)
+        of_lane = [name for address, name in peer.asked if address == PEER]
+        assert of_lane[:4] == ["first", "later0", "poll0", "later1"]
+        assert "later2" not in of_lane[: of_lane.index("poll1")]
+
+
+def test_what_a_change_made_old_is_forgotten() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        for _ in range(2):
+            lanes.ask(PEER, peer.question("groups"), 60_000)
+            lanes.ask(PEER, peer.question("other"), 60_000)
+        lanes.forget(peer.question("groups"))
+        lanes.ask(PEER, peer.question("groups"), 60_000)
+        lanes.ask(PEER, peer.question("other"), 60_000)
+        assert Counter(name for _, name in peer.asked) == {"groups": 2, "other": 1}
+
+
 def test_silent_brokers_leave_workers_to_pages() -> None:
     silent, quick = Peer(), Peer()
     silent.gate.clear()
@@ -346,7 +406,7 @@ def test_a_lane_sends_one_request_at_a_time() -> None:
     """Also when it waits several times over for a worker."""
     peer = Peer()
     peer.gate.clear()
-    lanes = Lanes(lambda _account: cast(AdminClient, None), Clock(), 3)
+    lanes = Lanes(lambda _account: Answering(), Clock(), 3)
     asked = [lanes.poll(PEER, peer.question(f"q{n}")) for n in range(2)]
     lanes.start()
     assert peer.entered.acquire(timeout=20)
@@ -357,9 +417,77 @@ def test_a_lane_sends_one_request_at_a_time() -> None:
 
 
 def test_old_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes_module, "KEPT_ANSWERS", 2)
+    monkeypatch.setattr(kept_answers, "KEPT_ANSWERS", 2)
     peer = Peer()
     with running(Clock()) as lanes:
         for name in ("a", "b", "a", "c", "a", "b"):
             lanes.ask(PEER, peer.question(name), 60_000)
     assert [name for _, name in peer.asked] == ["a", "b", "c", "b"]
+
+
+def sized(size: int, name: str, asked: list[str]) -> Question[str]:
+    """A question whose answer is received in so many bytes."""
+
+    def run(client: AdminClient, address: str) -> str:
+        asked.append(f"{address} {name}")
+        client.call(address, RequestCode.PULL_MESSAGE, extra={"size": str(size)})
+        return name
+
+    return Question(name, run)
+
+
+class Sized(Answering):
+    """Answers as many bytes as the request says."""
+
+    def call(self, address: str, code: Any, *rest: Any, **options: Any) -> RemotingCommand:
+        self.size = int((options.get("extra") or {}).get("size", 0))
+        return super().call(address, code, *rest, **options)
+
+
+def test_answers_of_a_hostile_broker_leave_those_of_others_and_do_not_pile_up() -> None:
+    client, clock, asked = Sized(), Clock(), list[str]()
+    lanes = Lanes(lambda _account: client, clock, 1)
+    lanes.start()
+    other = "192.0.2.2:10911"
+    assert lanes.ask(other, sized(1_000, "own", asked), 60_000).value == "own"
+    for n in range(100):
+        clock.ms += 1_000
+        assert lanes.ask(PEER, sized(lanes_module.MOST_BYTES // 2, f"q{n}", asked), 0).value
+    held = [answer.size for answer in lanes._kept._answers.values()]
+    assert sum(held) <= kept_answers.SHARE_BYTES + 2_000
+    assert lanes.ask(other, sized(1_000, "own", asked), 600_000).value == "own"
+    assert lanes.ask(PEER, sized(1, "q99", asked), 600_000).value == "q99"
+    assert asked.count(f"{other} own") == asked.count(f"{PEER} q99") == 1
+    lanes.stop()
+
+
+def test_answers_of_all_brokers_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_answers, "KEPT_BYTES", 10_000)
+    client, asked = Sized(), list[str]()
+    lanes = Lanes(lambda _account: client, Clock(), 1)
+    lanes.start()
+    for n in range(20):
+        for _ in range(2):
+            assert lanes.ask(f"192.0.2.2:{n}", sized(1_000, "a", asked), 600_000).value == "a"
+    assert len(asked) == 20
+    assert sum(answer.size for answer in lanes._kept._answers.values()) == lanes._kept._bytes
+    assert 8_000 < lanes._kept._bytes <= 10_000
+    lanes.stop()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_read"),
+    [(RequestCode.GET_BROKER_RUNTIME_INFO, False), (RequestCode.QUERY_MESSAGE, True)],
+)
+def test_only_messages_may_be_large(code: RequestCode, is_read: bool) -> None:
+    client = Answering()
+    client.size = lanes_module.MOST_BYTES
+    lanes = Lanes(lambda _account: client, Clock(), 1)
+    lanes.start()
+    question = Question("a", lambda one, address: len(one.call(address, code).body))
+    answer = lanes.ask(PEER, question, 0)
+    lanes.stop()
+    assert (answer.value is not None) == is_read
+    if not is_read:
+        assert answer.error is not None
+        assert "the console reads at most 8,388,608" in answer.error

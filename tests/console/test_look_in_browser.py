@@ -19,6 +19,7 @@ from tests.console.browser import (
     walk_by_keyboard,
 )
 from tests.console.served_site import ServedSite, served
+from tests.support.deadline import wait_until
 from tools.report import columns
 
 pytestmark = pytest.mark.slow
@@ -308,7 +309,7 @@ def test_a_plot_is_drawn_told_and_written(browser: ConsoleBrowser, site: ServedS
     )
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(17, 22, 29)'")
-    assert is_near(page.evaluate(PIXELS, [0.2, 0.05]), "#7db3ee")
+    wait_until(lambda: is_near(page.evaluate(PIXELS, [0.2, 0.05]), "#7db3ee"))
 
 
 def test_strangers_texts_stay_texts(browser: ConsoleBrowser, site: ServedSite) -> None:

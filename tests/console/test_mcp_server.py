@@ -23,7 +23,7 @@ from tools.report import columns
 def reader() -> Reader:
     lanes = Lanes(lambda _account: None, monotonic_ms)  # type: ignore[arg-type,return-value]
     return Reader(
-        ClusterSnapshot(), History(), lanes, Jobs(lambda: 0), lambda _account: None, (), 0
+        ClusterSnapshot(), History(), lanes, Jobs(lambda: 0), lambda _account: None, (), 0, 0
     )  # type: ignore[arg-type,return-value]
 
 

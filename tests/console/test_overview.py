@@ -28,7 +28,7 @@ NEW = BrokerSeen(BrokerAddress("c", "g/h", 1, "s:1"))
 def page(*brokers: BrokerSeen) -> Page:
     snapshot = ClusterSnapshot(brokers=brokers, names={"ns:1": Told({}, NOW)})
     lanes = cast(Lanes, Answers())
-    reader = Reader(snapshot, None, lanes, None, lambda _account: None, (), NOW)  # type: ignore[arg-type,return-value]
+    reader = Reader(snapshot, None, lanes, None, lambda _account: None, (), NOW, NOW)  # type: ignore[arg-type,return-value]
     return overview(reader, Query({}))
 
 
@@ -62,7 +62,7 @@ def test_rates_are_those_of_the_history() -> None:
     told = {(CLUSTER, IN_TPS): 5.0, (CLUSTER, OUT_TPS): 7.0, ("b:1", IN_TPS): 9.0}
     history.add(NOW - 10_000, told)
     lanes = cast(Lanes, Answers())
-    reader = Reader(ClusterSnapshot(), history, lanes, None, lambda _a: None, (), NOW)  # type: ignore[arg-type,return-value]
+    reader = Reader(ClusterSnapshot(), history, lanes, None, lambda _a: None, (), NOW, NOW)  # type: ignore[arg-type,return-value]
     data = rates(reader, Query({})).json_data()
     assert [(line["name"], max(filter(None, line["values"]))) for line in data["series"]] == [
         ("in", 5.0),

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+from console import poller as poller_module
 from console.cluster_watch import monotonic_ms, wall_ms
-from console.lanes import Answer, Lanes
-from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, Poller
+from console.figures import IN_TPS, figures
+from console.health import findings
+from console.kept_answers import Answer
+from console.lanes import Lanes
+from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, RUNTIME_MS, TOPICS_MS, Poller
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
+from console.snapshot import ClusterSnapshot
 from remoting.body.route import BrokerData, ClusterInfo
 from remoting.request_code import RequestCode
 from tests.support.deadline import wait_until
@@ -84,12 +89,13 @@ class World:
 
     def __init__(self, names: tuple[str, ...] = ("ns:9876",)) -> None:
         self.ms = 1_000_000
+        self.wall_ms = 1_800_000_000_000
         self.lanes = Scripted()
         self.poller = Poller(
             self.lanes,  # type: ignore[arg-type]
             names,
             now_ms=lambda: self.ms,
-            wall_ms=lambda: self.ms,
+            wall_ms=lambda: self.wall_ms,
         )
 
     def cluster(self, name_server: str, **groups: dict[int, str]) -> None:
@@ -104,6 +110,7 @@ class World:
 
     def step(self, by_ms: int = 0) -> None:
         self.ms += by_ms
+        self.wall_ms += by_ms
         self.poller.step(0.001)
         self.poller.step(0.001)
 
@@ -162,6 +169,112 @@ def test_how_often_the_status_is_asked(watchers: int, asked: int) -> None:
         world.step(200)
     assert world.lanes.asked.count(("m:1", HA_STATUS.key)) == asked
     assert world.lanes.asked.count(("ns:9876", TOPICS.key)) == 2
+
+
+def test_a_clock_that_is_set_back_makes_no_dead_broker_well() -> None:
+    world, hour_ms = World(), 3_600_000
+    world.cluster("ns:9876", g={0: "m:1", 1: "s:1"})
+    for question in (RUNTIME, HA_STATUS):
+        world.lanes.answers["m:1", question.key] = Answer({}, 1)
+    world.step()
+    world.step(NAMES_MS)
+    (living, silent) = world.poller.snapshot.brokers
+    assert (living.newest_error, silent.newest_error) == (None, "silent")
+    world.wall_ms -= hour_ms
+    world.cluster("ns:9876", g={0: "m:1"})
+    world.lanes.answers["m:1", RUNTIME.key] = Answer(error="dead")
+    world.lanes.answers["m:1", HA_STATUS.key] = Answer(error="dead")
+    world.step(RUNTIME_MS)
+    (dead, gone) = world.poller.snapshot.brokers
+    assert dead.newest_error == "dead"
+    sentences = [f.sentence for f in findings(world.poller.snapshot, world.ms)]
+    assert sentences[0] == "g:0 does not answer: dead"
+    assert not gone.registered
+    world.step(FORGET_MS + NAMES_MS)
+    assert [broker.title for broker in world.poller.snapshot.brokers] == ["g:0"]
+
+
+def test_ever_new_brokers_are_bounded_and_push_out_none_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poller_module, "MAX_BROKERS", 5)
+    monkeypatch.setattr(poller_module, "MAX_GONE", 3)
+    world = World(("good:1", "bad:1"))
+    world.cluster("good:1", z={0: "m:1", 1: "s:1"})
+    world.step()
+    for look in range(10):
+        world.cluster("bad:1", **{f"a{look}-{n}": {0: f"bad{look}-{n}:1"} for n in range(50)})
+        world.step(NAMES_MS)
+        found = [broker for broker in world.poller.snapshot.brokers if broker.registered]
+        assert len(found) == 5
+        assert {"m:1", "s:1"} < {broker.place.address for broker in found}
+        assert world.poller.snapshot.brokers_left_out == 47
+        assert len(world.poller.snapshot.brokers) <= 5 + 3
+        assert len(world.poller._asked) <= 2 + 5 + 3
+    (finding,) = [f for f in findings(world.poller.snapshot, world.ms) if "list 47" in f.sentence]
+    assert finding.severity == "warning"
+    world.cluster("bad:1")
+    world.step(NAMES_MS)
+    assert world.poller.snapshot.brokers_left_out == 0
+
+
+def test_a_refusal_is_an_answer_and_a_silent_address_is_none() -> None:
+    """The console may have no account: brokers refuse what it polls."""
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1", 1: "s:1"})
+    refusal: Answer[Any] = Answer(error="no right", is_refusal=True)
+    world.lanes.answers["m:1", RUNTIME.key] = refusal
+    world.step()
+    world.step(NAMES_MS)
+    assert [broker.has_answered for broker in world.poller.snapshot.brokers] == [True, False]
+    first = world.poller.snapshot.brokers[0].since_ms
+    del world.lanes.answers["m:1", RUNTIME.key]
+    world.step(RUNTIME_MS)
+    (master, _) = world.poller.snapshot.brokers
+    assert (master.has_answered, master.runtime.error) == (True, "silent")
+    assert master.since_ms == first > 0
+
+
+def test_what_is_no_address_is_not_asked() -> None:
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1", 1: "a b:1", 2: "nowhere", 3: "x" * 301 + ":1", 4: ""})
+    world.step()
+    world.step(NAMES_MS)
+    assert {address for address, _ in world.lanes.asked} == {"ns:9876", "m:1"}
+    assert world.poller.snapshot.brokers_left_out == 4
+
+
+def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller_module, "MAX_TOPICS", 2)
+    world = World()
+    world.lanes.answers["ns:9876", TOPICS.key] = Answer(("a", "b", "c"), 1)
+    world.step()
+    assert world.poller.snapshot.topics.value == ("a", "b")
+    said = [f.sentence for f in findings(world.poller.snapshot, world.ms)]
+    assert any("1 topic more than the first" in sentence for sentence in said)
+    world.lanes.answers["ns:9876", TOPICS.key] = Answer(error="dead")
+    world.step(TOPICS_MS)
+    assert world.poller.snapshot.topics_left_out == 1
+
+
+def test_what_was_told_before_the_clock_was_set_back_is_not_told_again() -> None:
+    world, kept = World(), []
+    since = {"ms": 0}
+
+    def changed(snapshot: ClusterSnapshot) -> None:
+        kept.append(figures(snapshot, since["ms"]))
+        since["ms"] = snapshot.taken_at_ms
+
+    world.poller._changed = changed
+    world.cluster("ns:9876", g={0: "m:1"})
+    world.lanes.answers["m:1", RUNTIME.key] = Answer({"putTps": "7"}, 1)
+    for _ in range(3):
+        world.poller.step(0.001)
+        world.ms += 1
+    for _ in range(2):
+        world.wall_ms -= 60_000
+        world.step(RUNTIME_MS)
+    assert [("m:1", IN_TPS) in found for found in kept].count(True) == 3
 
 
 def test_what_is_published_has_a_new_number() -> None:

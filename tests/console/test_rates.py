@@ -112,7 +112,34 @@ def test_bounds_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_the_names_are_those_of_our_brokers() -> None:
-    """But for 5.x's names of transactions, which the brokers have from the same release on."""
     known = {metric.name for metric in METRICS}
-    ahead = {metric_names.HALVES, metric_names.COMMITS, metric_names.ROLLBACKS}
-    assert set(metric_names.POLLED) - known - ahead == set()
+    assert set(metric_names.POLLED) - known == set()
+
+
+def ends(commits: float, rollbacks: float, *cumulative: float) -> dict[str, Any]:
+    bounds = ("0.001", "0.01", "+Inf")
+    rows = [({"le": le, "result": "commit"}, n) for le, n in zip(bounds, cumulative, strict=True)]
+    return {
+        "rocketmq_commit_messages_total": [({"topic": "T"}, commits - 1), ({"topic": "U"}, 1.0)],
+        "rocketmq_rollback_messages_total": [({"topic": "T"}, rollbacks)] if rollbacks else [],
+        "rocketmq_transaction_finish_latency_seconds_bucket": rows,
+    }
+
+
+def test_ends_of_transactions_a_second() -> None:
+    found = step(ends(10, 0, 5, 10, 10), ends(60, 5, 5, 65, 65))
+    assert (found["commits"], found["rollbacks"]) == (10.0, 1.0)
+    assert found["finish_p50"] == pytest.approx(0.001 + 0.009 * 27.5 / 55)
+    idle = step(ends(10, 0, 5, 10, 10), ends(10, 0, 5, 10, 10))
+    assert (idle["commits"], idle["rollbacks"], "finish_p50" in idle) == (0.0, 0.0, False)
+
+
+def test_a_deleted_topic_is_a_gap_of_the_ends_alone() -> None:
+    before, after = ends(10, 0, 5, 10, 10) | answers(5), ends(9, 0, 5, 10, 10) | answers(55)
+    found = step(before, after)
+    assert found["sends_ok"] == 10.0
+    assert not {"commits", "rollbacks", "finish_p50"} & found.keys()
+
+
+def test_a_broker_that_does_not_count_ends_has_no_rate_of_them() -> None:
+    assert "commits" not in step(answers(1), answers(2))

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from console.access.account import Kind, proved
 from console.site import VIEWS
 from remoting.request_code import RequestCode
 from tests.console.console_on_broker import ConsoleWorld, console_world
 from tests.support.deadline import wait_until
 from tools.admin_client import AdminClient, NameServers
+from tools.errors import AdminError
 from tools.message_puller import MessagePuller
 from tools.mqadmin import main as mqadmin
 
@@ -114,6 +116,17 @@ def test_bad_input_is_a_sentence(world: ConsoleWorld, url: str, status: int, wor
     assert words in answer.text
     assert "Traceback" not in answer.text
     assert "<script>" not in answer.text.replace('<script type="module"', "")
+
+
+def test_a_readers_account_asks_only_brokers_that_answered(world: ConsoleWorld) -> None:
+    """A name server may list any address."""
+    console = world.console
+    (broker,) = console.watch.snapshot().brokers
+    assert console._proving_brokers() == [broker.place.address]
+    client = console._clients.of(proved("alice", "secret", Kind.ACL, b"key").key)
+    assert client.runtime_info(broker.place.address)["brokerVersionDesc"]
+    with pytest.raises(AdminError, match="has not answered this console"):
+        client.runtime_info("127.0.0.1:9")
 
 
 def test_a_change_leaves_two_lines(world: ConsoleWorld, sent: str) -> None:

@@ -71,7 +71,16 @@ def test_a_topic_shows_its_queues_and_who_consumes_it(world: ConsoleWorld) -> No
     assert (queue["minOffset"], queue["depth"]) == (0, SENT)
     (route,) = rows(world, url, "routes")
     assert (route["readQueueNums"], route["writeQueueNums"]) == (1, 1)
-    wait_until(lambda: rows(world, url, "consumers") == [{"group": GROUP}], 20)
+    (settings,) = rows(world, url, "settings")
+    assert (settings["readQueueNums"], settings["messageType"]) == (1, "NORMAL")
+
+    def told() -> bool:
+        (queue,) = rows(world, url, "queues")
+        (consumer,) = rows(world, url, "consumers")
+        assert consumer["group"] == GROUP
+        return bool(queue["oldestTimestamp"]) and consumer["outTps"] is not None
+
+    wait_until(told, 30)
     only = [{"topic": TOPIC, "kind": "normal"}]
     wait_until(lambda: rows(world, "/topics.json", "topics") == only, 20)
 
@@ -133,10 +142,43 @@ def test_a_reset_shows_each_queue_before_it_is_done(world: ConsoleWorld) -> None
 def test_groups_are_created(world: ConsoleWorld) -> None:
     form = {"group": "MadeGroup", "cluster": "DefaultCluster", "retries": "3"}
     assert "is created: may consume, 3 retries" in world.post("updateGroup", "plan", **form).text
+    assert rows(world, "/groups.json?begins=MadeGroup", "groups") == []
     assert world.post("updateGroup", **form).status_code == 200
+    (made,) = rows(world, "/groups.json?begins=MadeGroup", "groups")
+    assert made["group"] == "MadeGroup"
     some = {"group": "MadeGroup", "cluster": "DefaultCluster", "consume": "false"}
     plan = world.post("updateGroup", "plan", **some).text
     assert "may consume, 3 retries, 1 retry queues become may not consume, 3 retries" in plan
+
+
+def test_a_group_is_deleted_with_what_it_has(world: ConsoleWorld) -> None:
+    group, main = "LeavingGroup", ("127.0.0.1", world.broker.ports["main"])
+    form = {"group": group, "cluster": "DefaultCluster"}
+    heartbeat = json.dumps(HEARTBEAT).replace(GROUP, group).replace("member-1", "leaver").encode()
+    with FrameClient(main) as member:
+        member.call(RequestCode.HEART_BEAT, {}, heartbeat)
+        fields = {"consumerGroup": group, "topic": TOPIC, "queueId": 0, "commitOffset": 5}
+        member.call(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        assert world.post("sendMessage", topic=f"%DLQ%{group}", body="dead").status_code == 200
+        plan = world.post("deleteGroup", "plan", **form).text
+        assert "1 online: leaver@host. Stop them first" in plan
+        assert f"It is {SENT - 5} messages behind." in plan
+        assert "dead-letter topic (messages: 1) are" in plan
+        assert "Its offsets stay" in plan
+    assert (
+        "Its offsets are removed"
+        in world.post("deleteGroup", "plan", **form, removeOffset="true").text
+    )
+    wait_until(lambda: "Nobody is online." in world.post("deleteGroup", "plan", **form).text, 20)
+    done = world.post("deleteGroup", **form, removeOffset="true")
+    assert done.status_code == 200, done.text
+    assert "with its offsets." in done.text
+    assert rows(world, f"/groups.json?begins={group}", "groups") == []
+    with FrameClient(main) as asker:
+        asked = {"consumerGroup": group, "topic": TOPIC, "queueId": 0}
+        assert asker.call(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext_fields == {"offset": "0"}
+    topics = world.console.watch.snapshot
+    wait_until(lambda: f"%DLQ%{group}" not in (topics().topics.value or ()), 20)
 
 
 def test_settings_are_shown_and_changed_where_the_broker_allows_it(world: ConsoleWorld) -> None:

@@ -69,7 +69,19 @@ METRICS: dict[str, Any] = {
     "rocketmq_pop_revive_lag_milliseconds": [({"queue_id": "3"}, 9.0)],
     "rocketmq_pop_revive_latency_milliseconds": [({"queue_id": "3"}, 2_000.0)],
     "rocketmq_pop_offset_buffer_size": [({}, 4.0)],
-    "rocketmq_half_messages": [({"cluster": "C", "topic": "T"}, 2.0)],
+    "rocketmq_half_messages": [({"cluster": "C", "topic": "T"}, 3.0)],
+    "rocketmq_transaction_waiting_halves": [
+        ({"topic": "T", "producer_group": "P"}, 2.0),
+        ({"topic": "T", "producer_group": "Q"}, 1.0),
+    ],
+    "rocketmq_transaction_oldest_half_seconds": [
+        ({"topic": "T", "producer_group": "P"}, 61.0),
+        ({"topic": "T", "producer_group": "Q"}, 0.25),
+    ],
+    "rocketmq_commit_messages_total": [({"topic": "T"}, 70.0), ({"topic": "U"}, 1.0)],
+    "rocketmq_transaction_checks_total": [({"topic": "T"}, 9.0)],
+    "rocketmq_transaction_given_up_total": [({"topic": "U"}, 4.0)],
+    "rocketmq_transaction_finish_latency_seconds_count": [({"result": "commit"}, 71.0)],
     "rocketmq_store_fenced_ranges": [({}, 1.0)],
     "rocketmq_store_fenced_bytes": [({}, 4_096.0)],
     "rocketmq_store_scrub_pass_end_timestamp_seconds": [({}, NOW / 1000)],
@@ -246,13 +258,48 @@ def test_halves_of_any_broker() -> None:
     assert "halves by topic, and how they ended" in found.context["sentences"][0]
 
 
-def test_our_halves_by_topic_and_a_broker_that_is_silent() -> None:
-    found = page(transactions.transactions, reader(seen(metrics=METRICS)))
-    assert rows(found, "series") == [
-        {"name": "half_messages", "labels": "topic T", "broker": "b:0", "value": 2}
+def test_our_halves_by_topic_and_group() -> None:
+    who = reader(seen(metrics=METRICS))
+    figures = {rates.COMMITS: 12.0, rates.ROLLBACKS: 0.5, rates.FINISH_P50: 0.004}
+    who.history.add(NOW - 5_000, {("b0:10911", name): value for name, value in figures.items()})
+    found = page(transactions.transactions, who)
+    assert texts(found, "now") == [["b:0", "3", "1 min 1 s", "12.0", "0.5", "4.00", "–"]]
+    assert texts(found, "waiting") == [
+        ["T", "P", "b:0", "2", "1 min 1 s"],
+        ["T", "Q", "b:0", "1", "250 ms"],
+    ]
+    assert texts(found, "topics") == [
+        ["T", "b:0", "3", "70", "0", "9", "0"],
+        ["U", "b:0", "0", "1", "0", "0", "4"],
     ]
     assert any("does not tell of its halves" in s for s in found.context["sentences"])
     assert rows(found, "halves")[0]["givenUp"] is None
+
+
+def test_a_broker_of_ours_where_nothing_waits() -> None:
+    idle = {"rocketmq_transaction_finish_latency_seconds_count": [({"result": "commit"}, 0.0)]}
+    found = page(transactions.transactions, reader(seen(metrics=idle)))
+    assert texts(found, "now") == [["b:0", "0", "–", "–", "–", "–", "–"]]
+    assert texts(found, "waiting") == texts(found, "topics") == []
+
+
+def test_an_older_broker_of_ours_and_numbers_that_are_none() -> None:
+    older = page(transactions.transactions, reader(seen(metrics={"x": [({}, 1.0)]})))
+    assert set(texts(older, "now")[0][1:]) == {"–"}
+    lies = {
+        "rocketmq_transaction_waiting_halves": [({}, 1e300), ({"topic": HOSTILE}, -1.0)],
+        "rocketmq_transaction_oldest_half_seconds": [({}, float("nan")), ({"topic": "x"}, -5.0)],
+    }
+    found = page(transactions.transactions, reader(seen(metrics=lies)))
+    assert [row[3:] for row in texts(found, "waiting")] == [["–", "–"], ["-1", "–"]]
+
+
+def test_what_was_given_up_is_a_link_to_its_messages() -> None:
+    topic = TopicOffset(min_offset=1, max_offset=4, last_update_timestamp=NOW)
+    answers = Answers({(JAVA, topic_queues(GIVEN_UP_TOPIC).key): [topic]})
+    (row,) = page(transactions.transactions, reader(java(), answers=answers)).tables[0].rows
+    cell = row[4]
+    assert (cell.text, cell.url) == ("3", f"/messages?topic={GIVEN_UP_TOPIC}")  # type: ignore[attr-defined]
 
 
 def test_a_half_is_asked_about_again() -> None:

@@ -11,7 +11,8 @@ from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import RemotingCommand
 from tests.broker.client.test_consumer_manager import data_of
 from tests.remoting.test_remoting_server import Peer
-from tests.support.our_broker import OurBroker
+from tests.support.deadline import wait_until
+from tests.support.our_broker import FrameClient, OurBroker
 
 CONSUMER = {"consumerGroup": "g", "clientId": "c"}
 
@@ -54,6 +55,10 @@ def test_others_are_served_while_clients_are_asked(tmp_path: Path) -> None:
         assert broker.terminate() == 0
 
 
+def _end_of_queue(operator: FrameClient) -> int:
+    return int((operator.call(30, {"topic": "T", "queueId": 0}).ext_fields or {})["offset"])
+
+
 def test_a_reset_reaches_the_client(tmp_path: Path) -> None:
     with OurBroker(tmp_path, brokerName="b").start() as broker, broker.client() as operator:
         assert operator.send("T", 0, b"x").code == 0
@@ -62,6 +67,7 @@ def test_a_reset_reaches_the_client(tmp_path: Path) -> None:
         for queue_id in range(4):
             commit = {"consumerGroup": "g", "topic": "T", "queueId": queue_id, "commitOffset": 0}
             operator.call(15, commit)
+        wait_until(lambda: _end_of_queue(operator) == 1)
         assert operator.call(222, fields).code == 206
         consumer = consumer_of(broker)
         answer = operator.call(222, fields)

@@ -182,7 +182,7 @@ def test_the_slaves_machine_crashes(pair: DurabilityPair, proved: Proved) -> Non
     proved(pair.proved("slave's machine crashed"))
 
 
-@every_code("A1", "S4")
+@every_code("S4")
 def test_both_machines_crash(pair: DurabilityPair, proved: Proved) -> None:
     """Each broker by itself: what it must have then."""
     pair.start()

@@ -58,7 +58,13 @@ def _is_level(line: dict[str, Any]) -> bool:
     return bool(line["replicas"]) and line["unreplicated_bytes"] == 0 and line["max_offset"] > 0
 
 
-@pytest.mark.parametrize("kills_ha", [False, True], ids=["stopped", "and ha killed"])
+@pytest.mark.parametrize(
+    "kills_ha",
+    [
+        pytest.param(False, marks=pytest.mark.long, id="stopped"),
+        pytest.param(True, id="and ha killed"),
+    ],
+)
 def test_what_no_sample_saw(tmp_path: Path, kills_ha: bool) -> None:
     pair = Pair(tmp_path)
     with pair.group.running():

@@ -6,6 +6,7 @@ Everything runs on the caller's thread: pools answer at once, calls to the loop 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -36,18 +37,32 @@ class _AtOnce:
 
 class InlineCalls(deque[Callable[[], None]]):
     """In the place of what a loop is to call in its next turn: what comes is called now, in a turn
-    of its own. Not a class beneath the loop's, which may be compiled."""
+    of its own; what another thread hands over, with the next call or at `call_others`. Not a class
+    beneath the loop's, which may be compiled."""
 
     end_turn: Callable[[], None] | None = None
     """What a turn's end does: a pool's thread may wait for it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
     def append(self, function: Callable[[], None]) -> None:
         """Call it."""
+        if threading.get_ident() != self._thread:
+            super().append(function)
+            return
+        self.call_others()
         function()
         end_turn, self.end_turn = self.end_turn, None
         if end_turn is not None:
             end_turn()
             self.end_turn = end_turn
+
+    def call_others(self) -> None:
+        """Call what other threads have handed over."""
+        while self:
+            self.popleft()()
 
 
 def call_at_once(loop: SelectorLoop) -> InlineCalls:

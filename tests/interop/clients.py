@@ -16,9 +16,20 @@ import pytest
 
 from tests.interop import harness
 from tests.interop.driver import Consumer, Driver, DriverError, Entry, Producer
+from tests.interop.java_peers import CLIENT_VERSIONS
 from tests.interop.processes import PeerError, wait_until
 
 _NUMBERS = itertools.count(1)
+
+
+def mostly_with(version: str) -> pytest.MarkDecorator:
+    """With a client of this version; with those of the others in a long run only. For what
+    waits ten seconds: the version is seldom what makes a difference there."""
+    params = [
+        pytest.param(each, id=f"client-{each}", marks=[] if each == version else pytest.mark.long)
+        for each in CLIENT_VERSIONS
+    ]
+    return pytest.mark.parametrize("client", params, indirect=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.remoting_serializable import loads_lenient
-from tests.interop.clients import Client, Cluster
+from tests.interop.clients import Client, Cluster, mostly_with
 from tests.interop.driver import Consumer, Driver
 from tests.interop.processes import wait_until
 
@@ -164,6 +164,7 @@ def test_a_message_is_consumed_directly(client: Client, asked: Consumer) -> None
 
 
 @pytest.mark.slow
+@mostly_with("5.3.3")
 def test_a_reset_of_an_online_group(client: Client) -> None:
     """Everything comes a second time, and what is committed afterwards is the end again."""
     consumer = consumed(client)

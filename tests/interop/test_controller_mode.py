@@ -385,8 +385,11 @@ def _is_in_the_dumps(group: Group) -> None:
     assert found is not None
     epoch = found.master_epoch
     wait_until(
-        lambda: all(dump_lines(group.brokers[n])[-1]["member"]["epoch"] == epoch for n in (1, 2)),
-        "lines behind the last election",
+        lambda: (
+            all(dump_lines(group.brokers[n])[-1]["member"]["epoch"] == epoch for n in (1, 2))
+            and dump_lines(group.brokers[1])[-1]["replicas"] != []
+        ),
+        "lines behind the last election, with its slave linked",
         _WAIT_S,
     )
     for number in (1, 2):

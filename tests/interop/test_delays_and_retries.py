@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import AnotherBroker, Client
+from tests.interop.clients import AnotherBroker, Client, mostly_with
 from tests.interop.driver import Entry
 from tests.interop.processes import wait_until
 from tools.admin_client import AdminClient, NameServers
@@ -51,6 +51,7 @@ def test_delayed_messages_come_once_and_as_they_were(client: Client, quick: harn
     assert {entry.seq: entry.queue_id for entry in received} == queues
 
 
+@mostly_with("4.9.8")
 def test_delayed_messages_survive_a_restart(client: Client, quick: harness.Broker) -> None:
     topic = client.topic(broker=quick)
     producer = client.producer()
@@ -76,6 +77,7 @@ def test_a_refused_message_comes_back_by_its_levels(client: Client, quick: harne
     assert (tags[3], tags[17], tags[4]) == ("标签#1", "TagB#1", "TagA")
 
 
+@mostly_with("5.3.3")
 def test_what_is_never_consumed_becomes_a_dead_letter(
     client: Client, quick: harness.Broker, tmp_path: Path
 ) -> None:

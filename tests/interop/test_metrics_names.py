@@ -64,6 +64,12 @@ SHARED: Final = {
     "rocketmq_pop_revive_latency_milliseconds",
     "rocketmq_pop_offset_buffer_size",
     "rocketmq_pop_checkpoint_buffer_size",
+    "rocketmq_half_messages",
+    "rocketmq_commit_messages_total",
+    "rocketmq_rollback_messages_total",
+    "rocketmq_finish_message_latency_milliseconds_bucket",
+    "rocketmq_finish_message_latency_milliseconds_count",
+    "rocketmq_finish_message_latency_milliseconds_sum",
 }
 """Names of samples that both show."""
 KNOWN_VALUES: Final = (
@@ -88,10 +94,18 @@ KNOWN_VALUES: Final = (
 )
 """Labels whose values after the same traffic are the same."""
 _TOPIC, _GROUP, _POPPERS = "MetricsNames", "metrics-names", "metrics-names-pop"
+_HALVES: Final = "MetricsNamesHalves"
+"""Of transactions alone: ours counts a committed message as one that came in, 5.3.3 does not."""
 _COUNT = 40
 
 _OUT: Final = ("rocketmq_messages_out_total", "rocketmq_throughput_out_total")
 """5.3.3 gives what is popped, and nothing else, a label more here: is_retry."""
+_OF_HALVES: Final = (
+    "rocketmq_half_messages",
+    "rocketmq_commit_messages",
+    "rocketmq_rollback_messages",
+    "rocketmq_finish_message_latency",
+)
 _SEND: Final = {
     "producerGroup": "metrics-names-timers",
     "topic": _TOPIC,
@@ -138,7 +152,8 @@ def values(series: Series, name: str, label: str) -> set[str]:
 def about_us(series: Series, name: str) -> set[frozenset[tuple[str, str]]]:
     """Label sets of our topic and groups; all where neither is a label."""
     groups = (_GROUP,) if name in _OUT else (_GROUP, _POPPERS)
-    mine = {"topic": (_TOPIC,), "consumer_group": groups}
+    topic = _HALVES if name.startswith(_OF_HALVES) else _TOPIC
+    mine = {"topic": (topic,), "consumer_group": groups}
     return {
         labels
         for labels in series[name]
@@ -191,6 +206,35 @@ def _pop_and_time(port: int, frames: FrameClient, broker_name: str) -> None:
     wait_until(lambda: _kinds(port, "out") == {"CK", "ACK"}, "revival", poll_s=0.2)
 
 
+def _end_transactions(frames: FrameClient) -> None:
+    """Of three halves one is committed, one is rolled back, and one waits."""
+    text = "TRAN_MSG\x01true\x02PGROUP\x01metrics-names-timers\x02UNIQ_KEY\x01"
+    for number, end in enumerate(("8", "12", "")):
+        sent = frames.call(
+            RequestCode.SEND_MESSAGE,
+            {
+                **_SEND,
+                "topic": _HALVES,
+                "sysFlag": 4,
+                "bornTimestamp": int(time.time() * 1000),
+                "properties": f"{text}{number:032X}",
+            },
+            b"half",
+        )
+        assert sent.code == 0, sent.remark
+        fields = {
+            "producerGroup": "metrics-names-timers",
+            "tranStateTableOffset": sent.ext_fields["queueOffset"],
+            "commitLogOffset": int(sent.ext_fields["msgId"][-16:], 16),
+            "commitOrRollback": end,
+            "fromTransactionCheck": "false",
+            "msgId": f"{number:032X}",
+        }
+        if end:
+            ended = frames.call(RequestCode.END_TRANSACTION, fields)
+            assert ended.code == 0, ended.remark
+
+
 def _kinds(port: int, way: str) -> set[str]:
     name = f"rocketmq_pop_revive_{way}_message_total"
     return {dict(labels)["revive_message_type"] for labels in scrape(port).get(name, ())}
@@ -216,6 +260,7 @@ def _shown(kind: str, directory: Path, driver: Driver) -> Series:
         try:
             with broker.client() as frames:
                 _pop_and_time(port, frames, broker.name)
+                _end_transactions(frames)
                 wait_until(lambda: _has_all(scrape(port)), f"{kind} shows all", 40, poll_s=1)
                 return scrape(port)
         finally:

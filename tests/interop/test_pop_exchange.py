@@ -205,9 +205,10 @@ def test_there_and_back(tmp_path: Path, kinds: tuple[str, ...], versions: tuple[
     "kinds",
     [
         ("ours", "java-5.3", "ours"),
-        pytest.param(("java-5.3", "ours", "java-5.3"), marks=pytest.mark.long),
+        ("java-5.3", "ours", "java-5.3"),
     ],
 )
+@pytest.mark.long
 def test_long_names_there_and_back(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     """Each broker reads the V2 records of the other's retry topic and appends its own; the bytes of
     all are of one layout."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interop.clients import Client
+from tests.interop.clients import Client, mostly_with
 from tests.interop.driver import Consumer, Entry
 from tests.interop.processes import wait_until
 
@@ -36,6 +36,7 @@ def check_all_seen(sent: list[Entry], received: list[Entry]) -> None:
     assert len(received) < 1.5 * len(sent)
 
 
+@mostly_with("5.3.3")
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 def test_joining_and_leaving(client: Client, orderly: bool) -> None:
     topic, group = client.topic(_QUEUES), client.group()

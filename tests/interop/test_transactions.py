@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import AnotherBroker, Client
+from tests.interop.clients import AnotherBroker, Client, mostly_with
 from tests.interop.driver import Driver, Entry, read_ledger
 from tests.interop.processes import wait_until
 
@@ -140,6 +140,7 @@ def test_a_dead_producer_s_halves_are_finished_by_another(
 
 
 @pytest.mark.slow
+@mostly_with("5.3.3")
 @pytest.mark.parametrize(
     "crash",
     [pytest.param(False, marks=pytest.mark.long), True],
@@ -177,6 +178,7 @@ def test_a_broker_restarts_in_between(
     producer.stop()
 
 
+@mostly_with("4.9.8")
 def test_a_slow_local_transaction(client: Client, checking: harness.Broker) -> None:
     """It is asked about while it runs; then its own commit comes. Java delivers such twice."""
     topic = client.topic(broker=checking)
@@ -200,6 +202,7 @@ def test_a_slow_local_transaction(client: Client, checking: harness.Broker) -> N
     producer.stop()
 
 
+@mostly_with("5.3.3")
 def test_who_never_knows_is_asked_so_often_and_not_more(
     client: Client, checking: harness.Broker
 ) -> None:

@@ -85,6 +85,11 @@ _Directory = Annotated[
 ]
 
 
+def is_system_group(group: str) -> bool:
+    """Whether it is one of RocketMQ's own."""
+    return group.startswith(SYSTEM_GROUP_PREFIX) or group in SYSTEM_GROUPS
+
+
 def _write(directory: Path | None, name: str, tree: dict[str, Any]) -> Report:
     """Write one file whole; a default directory of another user is refused."""
     path = (directory or Path(DEFAULT_DIRECTORY)) / name
@@ -202,7 +207,7 @@ def _user_groups(admin: AdminClient, target: str) -> SubscriptionGroupWrapper:
     groups = {
         group: config
         for group, config in sorted(wrapper.subscription_group_table.items())
-        if not group.startswith(SYSTEM_GROUP_PREFIX) and group not in SYSTEM_GROUPS
+        if not is_system_group(group)
     }
     return replace(wrapper, subscription_group_table=groups)
 

@@ -175,6 +175,13 @@ def delete_sub_group(
     remove_offset: Annotated[bool, "-r --removeOffset"] = False,
 ) -> Report:
     """Delete a group; from a cluster also its retry and dead letter topics."""
+    return delete_group(admin, group, address, cluster, remove_offset=remove_offset)
+
+
+def delete_group(
+    admin: AdminClient, group: str, address: str | None, cluster: str | None, *, remove_offset: bool
+) -> Report:
+    """At one broker, or at all masters of a cluster, there with its retry and dead letter topic."""
     header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=remove_offset)
     targets = master_targets(admin, address, cluster)
     lines = []

@@ -16,6 +16,8 @@ COLUMNS: Final = columns(
     "#Topic topic | #Consumer Group consumerGroup | #Accumulation accumulation > | "
     "#InTPS inTps > | #OutTPS outTps > | #InMsg24Hour inMsg24Hour > | #OutMsg24Hour outMsg24Hour >"
 )
+TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
+GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 
 
 class Flow(NamedTuple):
@@ -68,18 +70,18 @@ def _topic_rows(admin: AdminClient, topic: str) -> Iterator[Row]:
     if route is None:
         return
     brokers = addresses(route)
-    into = _flow(admin, brokers, "TOPIC_PUT_NUMS", topic)
+    into = flow(admin, brokers, TOPIC_PUT_NUMS, topic)
     groups = admin.groups_of_topic(topic, route)
     if not groups:
         yield _row(topic, None, 0, into, None)
     for group in groups:
-        out = _flow(admin, brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
+        out = flow(admin, brokers, GROUP_GET_NUMS, f"{topic}@{group}")
         offsets = admin.consume_stats(group, topic).offset_table.values()
         behind = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
         yield _row(topic, group, max(behind, 0), into, out)
 
 
-def _flow(admin: AdminClient, brokers: Sequence[str], name: str, key: str) -> Flow:
+def flow(admin: AdminClient, brokers: Sequence[str], name: str, key: str) -> Flow:
     """Sum over the brokers; a broker without this item counts as 0."""
     items = [item for address in brokers if (item := admin.find_stats(address, name, key))]
     return Flow(sum(item.stats_minute.tps for item in items), sum(map(day_sum, items)))

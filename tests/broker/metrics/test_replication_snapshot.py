@@ -151,6 +151,14 @@ def fill(broker: Broker) -> None:
     ):
         labels = ("remoting", request, response, "false", result)
         put(remoting, table.RPC_LATENCY, labels, count, *[0] * 9, ms)
+    for topic, halves, commits in (("T1", 4, 5), ("T2", 1, 2)):
+        put(remoting, table.HALF_MESSAGES, (topic,), halves)
+        put(remoting, table.COMMIT_MESSAGES, (topic,), commits)
+    put(remoting, table.OLDEST_HALF, ("T1", "P"), 61.5)
+    put(remoting, table.OLDEST_HALF, ("T2", "P"), 3)
+    put(remoting, table.ROLLBACK_MESSAGES, ("T1",), 2)
+    put(remoting, table.TRANSACTION_CHECKS, ("T1",), 9)
+    put(remoting, table.HALVES_GIVEN_UP, ("T2",), 1)
     put(ha, table.HA_MASTER_MAX_OFFSET, (), 1_000_000)
     put(ha, table.HA_UNREPLICATED_BYTES, (), 1000)
     put(ha, table.HA_OLDEST_UNREPLICATED, (), 0.25)
@@ -229,6 +237,14 @@ def test_every_field(broker: Broker) -> None:
         "unreplicated_bytes": 1000,
         "oldest_unreplicated_ms": 250,
         "exposure": None,
+        "transactions": {
+            "halves": 5,
+            "oldest_ms": 61_500,
+            "commits": 7,
+            "rollbacks": 2,
+            "checks": 9,
+            "given_up": 1,
+        },
         "processes": [
             {"name": "store", "up": True, "restarts": 0},
             {"name": "ha", "up": True, "restarts": 4},
@@ -360,6 +376,7 @@ def test_a_slave_tells_its_metadata() -> None:
     taken = broker.take()
 
     assert (taken["role"], taken["broker_id"]) == ("SLAVE", 1)
+    assert taken["transactions"] is None
     assert taken["metadata"] == [
         {"kind": "topics", "age_ms": 1500, "age_ms_max": 1500, "failures": 0},
         {"kind": "consumer_offsets", "age_ms": None, "age_ms_max": None, "failures": 0},

@@ -8,6 +8,7 @@ import pytest
 
 from broker.append.role_append_queues import NOT_THE_MASTER
 from broker.append.send_properties import find_property
+from broker.metrics.waiting_halves import WaitingHalves
 from broker.out.escape_bridge import EscapeError
 from broker.topic.system_topics import TRANS_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
@@ -47,6 +48,7 @@ class Slave:
                 append=lambda append: append.refused(*NOT_THE_MASTER),
                 reader=world.access,
                 halves=halves,
+                waiting=WaitingHalves(),
                 earlier=world.earlier,
                 offsets=world.offsets,
                 on_loop=lambda function: function(),

@@ -32,7 +32,7 @@ class Rounds:
         with self.changed:
             assert self.changed.wait_for(lambda: what in self.heard, WAIT_S), self.heard
 
-    def recover(self) -> bool:
+    def recover(self, _is_stopped: object = None) -> bool:
         recovered = self.recovers.pop(0) if self.recovers else True
         self._hear(f"recover {recovered}")
         return recovered

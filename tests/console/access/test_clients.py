@@ -146,3 +146,24 @@ def test_nothing_opens_once_it_is_closed(clients: AdminClients) -> None:
     for key in (None, account("alice")):
         with pytest.raises(AdminError, match="being stopped"):
             clients.of(key)
+
+
+def test_a_readers_account_signs_nothing_for_an_address_where_no_broker_answered(
+    life: Life, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(module.AdminClient, "call", lambda _self, at, *_, **__: asked.append(at))
+    maker = ClientMaker(NameServers.parse("127.0.0.1:1"), lambda: 1, clock, OWN)
+    known = {"b:1"}
+    clients = AdminClients(maker, known.__contains__)
+    alice, code = clients.of(account("alice")), RequestCode.GET_BROKER_RUNTIME_INFO
+    for address in ("b:1", "127.0.0.1:1"):
+        alice.call(address, code)
+    with pytest.raises(AdminError, match="has not answered this console yet"):
+        alice.call("false:1", code)
+    known.add("false:1")
+    alice.call("false:1", code)
+    known.clear()
+    clients.of(None).call("listed:1", code)
+    assert asked == ["b:1", "127.0.0.1:1", "false:1", "listed:1"]
+    clients.close()

@@ -133,9 +133,19 @@ ODD_FAILURES = [
 @pytest.mark.parametrize("error", ODD_FAILURES, ids=lambda error: str(error)[:40])
 def test_a_failure_of_the_second_question_proves_nobody(error: Exception) -> None:
     """Whoever can make a broker busy, or cut its connections, must not get in by it."""
-    answers = iter([None, error])
+    answers = iter([BrokerAnswerError("b:1", 16, "check signature failed."), error])
     proof = Peers(a=lambda _request: next(answers)).prove()
     assert (proof.verdict, proof.account) == (Verdict.UNDECIDED, None)
+
+
+@pytest.mark.parametrize("error", [None, *ODD_FAILURES], ids=lambda error: str(error)[:40])
+def test_the_secret_signs_nothing_for_who_does_not_refuse_a_false_one(
+    error: Exception | None,
+) -> None:
+    peers = Peers(a=always(error))
+    peers.prove()
+    (first,) = peers.requests
+    assert not is_signed_with(SECRET.encode(), first[1])
 
 
 @pytest.mark.parametrize("error", ODD_FAILURES, ids=lambda error: str(error)[:40])
@@ -169,21 +179,30 @@ def test_the_false_secret_is_never_the_same() -> None:
         assert signer is not None
         signer.sign(request)
         signatures.append(request.ext_fields["Signature"])
-    right, false, right_again, false_again = signatures
+    false, right, false_again, right_again = signatures
     assert right == right_again
     assert len({right, false, false_again}) == 3
 
 
-def test_a_false_broker_gets_a_signature_that_fits_nothing_else() -> None:
+@pytest.mark.parametrize(
+    ("fields", "fits"),
+    [
+        (("AccessKey", "mqconsoleSignIn", "Signature"), True),
+        (("AccessKey", "Signature"), False),
+    ],
+)
+def test_what_a_false_broker_can_send_with_a_signature_that_it_got(
+    fields: tuple[str, ...], fits: bool
+) -> None:
+    """RocketMQ's signature covers values: with them it fits any request code (the document says
+    so), without them none."""
     peers = Peers(a=USERS)
     peers.prove()
-    _, request, _ = peers.requests[0]
+    _, request, _ = peers.requests[1]
     stolen = RemotingCommand.request(
-        RequestCode.GET_BROKER_CONFIG,
-        {name: request.ext_fields[name] for name in ("AccessKey", "Signature")},
-        b"",
+        RequestCode.CLEAN_UNUSED_TOPIC, {name: request.ext_fields[name] for name in fields}, b""
     )
-    assert not is_signed_with(SECRET.encode(), stolen)
+    assert is_signed_with(SECRET.encode(), stolen) is fits
 
 
 def test_one_broker_that_knows_the_user_is_enough() -> None:
@@ -251,22 +270,34 @@ def test_odd_names_reach_no_broker(name: str, secret: str) -> None:
     assert peers.requests == []
 
 
-def test_living_masters_are_asked_first() -> None:
+def test_living_masters_are_asked_first_and_none_that_never_answered() -> None:
     def seen(
-        name: str, broker_id: int, error: str | None, *, registered: bool = True
+        name: str,
+        broker_id: int,
+        error: str | None,
+        *,
+        registered: bool = True,
+        answered_ms: int = 5,
+        refused_ms: int = 0,
+        since_ms: int = 1,
     ) -> BrokerSeen:
-        runtime: Told[Any] = Told({}, 5, error, 9 if error else 0)
+        runtime: Told[Any] = Told({}, answered_ms, error, 9 if error else 0, refused_ms)
         place = BrokerAddress("c", name, broker_id, f"{name}:{broker_id}")
-        return BrokerSeen(place, runtime, registered=registered)
+        return BrokerSeen(place, runtime, registered=registered, since_ms=since_ms)
 
     brokers = (
         seen("a", 0, "no answer"),
         seen("a", 1, None),
         seen("b", 1, "no answer"),
         seen("b", 2, None, registered=False),
+        seen("b", 0, None, since_ms=2),
         seen("c", 0, None),
+        seen("d", 0, "silent", answered_ms=0),
+        seen("e", 0, "no account", answered_ms=0, refused_ms=9),
+        BrokerSeen(BrokerAddress("c", "f", 0, "f:0")),
     )
-    assert likely_provers(ClusterSnapshot(brokers=brokers)) == ["c:0", "a:1", "a:0", "b:1"]
+    found = likely_provers(ClusterSnapshot(brokers=brokers))
+    assert found == ["c:0", "b:0", "a:1", "a:0", "e:0", "b:1"]
 
 
 @pytest.mark.parametrize(

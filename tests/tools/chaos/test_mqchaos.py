@@ -149,7 +149,7 @@ def test_a_lost_message_is_found(tmp_path: Path) -> None:
     assert not (tmp_path / "master" / "disk-faults").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_a_damaged_log_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte of the master's log is changed behind the broker's back."""
