@@ -9,7 +9,7 @@ Tested by tests/console/test_broker_history.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from console.history import Series
 from console.lanes import Question
 from console.page import Reader
 from console.snapshot import BrokerSeen
-from remoting.body.metrics_answer import MetricsDumpAnswer
+from remoting.body.metrics_answer import IN_ORDER, KILLED, MetricsDumpAnswer
 from remoting.headers.metrics import GetMetricsDumpRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
@@ -33,6 +33,7 @@ ROUND_MS: Final = 60_000
 AGE_MS: Final = 60_000
 MAX_SPELLS: Final = 2_000
 IN_SYNC: Final = "in_sync"
+_ENDS: Final[dict[str | None, str]] = {IN_ORDER: "was stopped", KILLED: "was killed"}
 
 
 def dump_question(begin_ms: int, end_ms: int) -> Question[MetricsDumpAnswer]:
@@ -60,15 +61,17 @@ def ask_group(reader: Reader, members: Iterable[BrokerSeen], length_ms: int) -> 
     end_ms = reader.now_ms // ROUND_MS * ROUND_MS
     question = dump_question(end_ms - length_ms, end_ms)
     answers: list[MetricsDumpAnswer] = []
+    lives: list[Spell] = []
     problems: list[str] = []
     for broker in ours:
         answer = reader.ask(broker.place.address, question, AGE_MS)
         if answer.value is not None:
             answers.append(answer.value)
+            lives += _lives(broker, answer.value)
             problems += _partial(broker, answer.value)
         elif answer.error is not None:
             problems.append(f"{broker.title}: {answer.error}")
-    return together(answers, len(ours), problems)
+    return together(answers, len(ours), problems, lives)
 
 
 def _partial(broker: BrokerSeen, answer: MetricsDumpAnswer) -> list[str]:
@@ -82,7 +85,24 @@ def _partial(broker: BrokerSeen, answer: MetricsDumpAnswer) -> list[str]:
     return said
 
 
-def together(answers: list[MetricsDumpAnswer], asked: int, problems: list[str]) -> Stretch:
+def _lives(broker: BrokerSeen, answer: MetricsDumpAnswer) -> list[Spell]:
+    """Starts and ends, under the broker id of each time."""
+    found: list[Spell] = []
+    for life in answer.lives[-MAX_SPELLS:]:
+        who = f"{broker.place.broker_name}:{life.brokerId}"
+        if life.started:
+            found.append(Spell(who, "was started", life.from_, life.from_))
+        if life.end in _ENDS:
+            found.append(Spell(who, _ENDS[life.end], life.to, life.to))
+    return [spell for spell in found if answer.begin <= spell.from_ms <= answer.end]
+
+
+def together(
+    answers: list[MetricsDumpAnswer],
+    asked: int,
+    problems: list[str],
+    lives: Sequence[Spell] = (),
+) -> Stretch:
     """Several brokers' answers about one time as one: of each interval the worst."""
     times = sorted({point.ts for answer in answers for point in answer.points})[-4 * POINTS :]
     at = {time: index for index, time in enumerate(times)}
@@ -108,7 +128,7 @@ def together(answers: list[MetricsDumpAnswer], asked: int, problems: list[str]) 
         {name: Series(times, values) for name, values in sorted(lag_s.items())},
         {name: Series(times, values) for name, values in sorted(lag_bytes.items())},
         Series(times, exposed),
-        joined(_spells(answers)),
+        joined([*_spells(answers), *lives]),
         len(answers),
         asked - len(answers),
         problems,

@@ -18,6 +18,7 @@ from console.questions import METRICS
 from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
 from remoting.body.metrics_answer import (
     DumpIncident,
+    DumpLife,
     DumpPoint,
     MetricsDumpAnswer,
     ReplicaPoint,
@@ -62,6 +63,31 @@ def test_incidents_of_replicas_and_of_the_broker() -> None:
     assert found.spells == [
         Spell("g:1", "disconnected", 5, 8),
         Spell("the broker", "unknown", 9, END),
+    ]
+
+
+def life(from_ms: int, to_ms: int, broker_id: int = 0, **more: Any) -> DumpLife:
+    values: dict[str, Any] = {"boot": "a" * 16, "started": True} | more
+    return DumpLife(brokerId=broker_id, from_=END + from_ms, to=END + to_ms, **values)
+
+
+def test_starts_and_ends_under_the_id_of_each_time() -> None:
+    lives = [
+        life(-900_000, -500_000, 1, started=False, end="in order"),
+        life(-400_000, -300_000, end="killed"),
+        life(-200_000, -100_000, end="<b>other</b>"),
+        life(-(10**12), 10**12, end="killed"),
+    ]
+    ours = [replace(seen("g", 0), metrics=Told(Metrics({}), NOW))]
+    key = dump_question(END - HOUR_MS, END).key
+    answers = Answers({(ours[0].place.address, key): answer(lives=lives)})
+    found = ask_group(reader(answers, *ours), ours, HOUR_MS)
+    assert found is not None
+    assert [(spell.who, spell.what, spell.from_ms - END) for spell in found.spells] == [
+        ("g:1", "was stopped", -500_000),
+        ("g:0", "was started", -400_000),
+        ("g:0", "was killed", -300_000),
+        ("g:0", "was started", -200_000),
     ]
 
 
