@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.lanes import BUSY, WAITING, Answer, Question
+from console.kept_answers import Answer
+from console.known_groups import known_groups
+from console.lanes import BUSY, WAITING, Question
 from console.one_broker import one_broker
 from console.page import Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
-from console.views.groups import group_names
 from console.views.topics import group_url
 from remoting.body.client_connection import (
     Connection,
@@ -72,7 +73,7 @@ def connections(reader: Reader, query: Query) -> Page:
     one = one_broker(reader, query, "/connections", begins=begins)
     address, title = one.broker.place.address, one.broker.title
     producers = reader.ask(address, PRODUCERS_OF, AGE_MS)
-    names = [name for name in group_names(reader) if name.startswith(begins)]
+    names = [name for name in known_groups(reader).names if name.startswith(begins)]
     told = [
         (name, reader.ask_later(address, members_of(name), CONSUMERS_AGE_MS))
         for name in names[:COUNTED]

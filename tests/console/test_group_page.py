@@ -147,7 +147,7 @@ def test_a_list_of_members_without_end_is_cut() -> None:
     assert "The first 5000 of 6000 members are shown." in found.context["sentences"]
     many[B, MEMBERS] = b'{"connectionSet":[' + b" " * group_answers.MOST_BYTES
     assert (
-        "bytes; the console reads"
+        ": the console reads at most"
         in page(groups.group_page, who(many), name="g").context["problem"]
     )
 
