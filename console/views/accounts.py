@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.one_broker import one_broker
 from console.page import Page, Query, Reader, View
 from console.replies import ask_all

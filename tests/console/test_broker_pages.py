@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditLog
-from console.lanes import WAITING, Question
+from console.lanes import WAITING
 from console.one_broker import LINKS
-from console.page import ConsoleError, Query, Reader
+from console.page import ConsoleError, Query
 from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
 from remoting.body.acl_accounts import AclAccount, AclAccounts
@@ -134,9 +133,10 @@ def test_a_broker_is_asked_for_as_many_lines_as_the_reader_wants() -> None:
             return type("Response", (), {"body": b'{"entries":[]}'})
 
     class Lane(Answers):
-        def ask(self, address: str, question: Question[Any], *rest: Any) -> Any:
-            self.values[address, question.key] = question.run(Client(), address)  # type: ignore[arg-type]
-            return super().ask(address, question, *rest)
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            address, question = asked[:2]
+            self.values[address, question.key] = question.run(Client(), address)
+            return super().ask(*asked, **more)
 
     who = reader(seen(metrics=METRICS), answers=Lane(), account=OPERATOR)
     page(changes.audit, who, count="7")
@@ -212,9 +212,9 @@ def test_other_brokers_are_asked_side_by_side_and_who_is_silent_is_said() -> Non
     together = threading.Barrier(len(others) + 1, timeout=10)
 
     class Lane(Answers):
-        def ask(self, address: str, *rest: Any) -> Any:
+        def ask(self, *asked: Any, **more: Any) -> Any:
             together.wait()
-            return super().ask(address, *rest)
+            return super().ask(*asked, **more)
 
     told = {"flushDiskType": "SYNC_FLUSH", "brokerName": "o", "fileReservedTime": "72"}
     lane = Lane({("b0:10911", "settings"): OWN_DEFAULTS, ("o00:10911", "settings"): told})
@@ -316,18 +316,17 @@ def test_hostile_producers_and_consumers_are_text() -> None:
         last_update_timestamp=-(10**18),
     )
     member = connections.Member(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-    told = {"producers": {HOSTILE: [info]}, ("members", HOSTILE): (member,) * 3}
+    told = {
+        "producers": {HOSTILE: [info]},
+        "groups": {HOSTILE},
+        ("members", HOSTILE): (member,) * 3,
+    }
     answers = Answers({("b0:10911", key): value for key, value in told.items()})
-    who = of_groups(reader(seen(metrics=METRICS), answers=answers), HOSTILE)
+    who = reader(seen(metrics=METRICS), answers=answers)
     html = shown(connections.VIEWS[0], who, {"begins": HOSTILE[:9]})
     assert "<img" not in html
     assert "&lt;img src=x" in html
     assert "None is known." not in html
-
-
-def of_groups(who: Reader, *groups: str) -> Reader:
-    topics = tuple(f"%RETRY%{group}" for group in groups)
-    return replace(who, snapshot=replace(who.snapshot, topics=Told(topics, NOW)))
 
 
 def member(group: str, client: str, host: str, port: int, version: str = "V5_3_3") -> Any:
@@ -337,6 +336,7 @@ def member(group: str, client: str, host: str, port: int, version: str = "V5_3_3
 
 def test_consumers_by_group_host_and_kind() -> None:
     told: dict[Any, Any] = {
+        "groups": {"g4", "g3", "g2", "g1", "TOOLS_CONSUMER"},
         ("members", "g1"): (
             member("g1", "c1", "10.0.0.1", 1),
             member("g1", "c2", "10.0.0.1", 2),
@@ -348,7 +348,7 @@ def test_consumers_by_group_host_and_kind() -> None:
         ("members", "g4"): AdminError(WAITING),
     }
     answers = Answers({("b0:10911", key): value for key, value in told.items()})
-    who = of_groups(reader(seen(metrics=METRICS), answers=answers), "g1", "g2", "g3", "g4")
+    who = reader(seen(metrics=METRICS), answers=answers)
     found = page(connections.connections, who)
     assert {tuple(row) for row in texts(found, "consumers")} == {
         ("g1", "3", "3"),
@@ -368,19 +368,25 @@ def test_a_broker_is_asked_for_thirty_groups_behind_the_pages() -> None:
     later: list[bool] = []
 
     class Lane(Answers):
-        def ask(self, address: str, question: Question[Any], *rest: Any, **more: Any) -> Any:
-            if isinstance(question.key, tuple):
-                later.append(more["is_later"] and rest[2] == 0)
-            return super().ask(address, question, *rest, **more)
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            if isinstance(asked[1].key, tuple):
+                later.append(more["is_later"] and asked[4] == 0)
+            return super().ask(*asked, **more)
 
     names = [f"g{number:03}" for number in range(100)]
-    who = of_groups(reader(seen(metrics=METRICS), answers=Lane()), *names)
+    lane = Lane({("b0:10911", "groups"): set(names)})
+    who = reader(seen(metrics=METRICS), answers=lane)
     found = page(connections.connections, who)
     assert later == [True] * 30
     assert (found.context["counted"], found.context["groups"]) == (30, 100)
+    lane.asked.clear()
+    page(connections.connections, who, **{"consumers.page": "4"})
+    assert [key for _, key in lane.asked][2:] == [("members", name) for name in names[90:]]
     found = page(connections.connections, who, begins="g09")
     assert [row["group"] for row in rows(found, "consumers")] == names[90:]
     assert all("begins=g09" in url for _, url in found.context["one"].links)
+    silent = page(connections.connections, reader(seen(metrics=METRICS), answers=Answers()))
+    assert silent.context["problems"] == ["b0:10911 is silent"] * 2
 
 
 def test_what_a_broker_says_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
