@@ -20,7 +20,6 @@ from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
 from remoting.body.acl_accounts import AclAccount, AclAccounts
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
-from remoting.body.auth import UserInfo
 from remoting.body.client_connection import ProducerInfo
 from remoting.body.data_version import DataVersion
 from tests.broker import known_settings_file
@@ -445,6 +444,11 @@ def test_accounts_of_4_9_are_shown_without_secrets() -> None:
         page(accounts.accounts, reader(seen(metrics=METRICS)))
 
 
+def test_passwords_of_users_are_not_kept() -> None:
+    body = b'[{"username":"u","password":"hunter2","userType":"Normal","userStatus":"enable"}]'
+    assert answered(accounts.USERS_OF.run, body) == [("u", "Normal", "enable")]
+
+
 def test_who_has_no_accounts_is_not_asked_for_their_files() -> None:
     """A Java broker without access control never answers 52."""
     answers = Answers()
@@ -459,7 +463,7 @@ def test_accounts_that_are_none_are_a_sentence(body: bytes) -> None:
 
 
 def test_hostile_users_and_accounts_are_text() -> None:
-    user = UserInfo(username=HOSTILE, user_type=HOSTILE, user_status=HOSTILE)
+    user = (HOSTILE, HOSTILE, HOSTILE)
     account = AclAccount(
         access_key=HOSTILE, topic_perms=[HOSTILE] * 1_000, white_remote_address=HOSTILE
     )
