@@ -145,11 +145,6 @@ class Reader:
             return self.lanes.ask(address, question, max_age_ms, self.account_key)
         return self.lanes.ask(address, question, max_age_ms, self.account_key, 0, is_later=True)
 
-    def ask_later(self, address: str, question: Question[T], max_age_ms: int) -> Answer[T]:
-        """What is known, without waiting; what is not young enough is asked behind the pages. For
-        one of many questions: the page has their answers when it is loaded again."""
-        return self.lanes.ask(address, question, max_age_ms, self.account_key, 0, is_later=True)
-
     def laned(self, max_age_ms: int, *, is_later: bool = False) -> AdminClient:
         """A client for functions of tools that read: it costs the brokers what `ask` costs."""
         reading = Reading(self.account_key, max_age_ms, is_later)

@@ -51,7 +51,13 @@ def _files(client: AdminClient, address: str) -> dict[str, DataVersion]:
     return file_versions(address, acl_info(client, address))
 
 
-USERS_OF: Final = Question("users", lambda client, at: list_users(client, at, None))
+def _users(client: AdminClient, address: str) -> list[tuple[str | None, str | None, str | None]]:
+    """Java's brokers tell passwords, too."""
+    found = list_users(client, address, None)
+    return [(user.username, user.user_type, user.user_status) for user in found]
+
+
+USERS_OF: Final = Question("users", _users)
 ACLS_OF: Final = Question("acls", lambda client, at: list_acls(client, at, ListAclsRequestHeader()))
 ACCOUNTS_OF: Final = Question("accounts", _accounts)
 FILES_OF: Final = Question("access files", _files)
@@ -95,7 +101,7 @@ def accounts(reader: Reader, query: Query) -> Page:
                 "users",
                 f"Users of {one.broker.title} (5.x)",
                 USERS,
-                [[user.username, user.user_type, user.user_status] for user in users.value or ()],
+                users.value or [],
                 "None was told.",
             ),
             Table("acls", "Rights of users (5.x)", ACLS, _rights(acls), "None was told."),

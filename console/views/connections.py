@@ -1,36 +1,36 @@
 """Who is connected to a broker: producers, and the members of consumer groups, by host and by kind
 of client.
 
-A broker tells consumers group by group (203), so the first groups are asked, behind all that pages
-wait for; the reader chooses others by how their names begin.
+A broker tells consumers group by group (203), so those of the shown page of its groups are asked,
+behind all that pages wait for.
 
 Tested by tests/console/test_broker_pages.py; on a real broker: tests/console/test_topics_view.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from console.group_answers import Members, members_question
 from console.kept_answers import Answer
-from console.known_groups import known_groups
+from console.known_groups import AGE_MS as GROUPS_AGE_MS
+from console.known_groups import GROUPS_OF
 from console.lanes import BUSY, WAITING, Question
 from console.one_broker import one_broker
 from console.page import Page, Query, Reader, View
-from console.tables import Table, TableCell, link, moment
+from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url
 from remoting.body.client_connection import (
     Connection,
-    ConsumerConnection,
     ProducerInfo,
     ProducerTableInfo,
 )
-from remoting.headers.admin import GetConsumerConnectionListRequestHeader
 from remoting.mq_version import version_name
 from remoting.request_code import RequestCode
-from remoting.response_code import ResponseCode
 from tools.admin_client import AdminClient
+from tools.commands.export import is_system_group
 from tools.report import Column, columns
 
 PRODUCERS: Final = columns(
@@ -48,9 +48,7 @@ KINDS: Final = columns(
 AGE_MS: Final = 10_000
 CONSUMERS_AGE_MS: Final = 60_000
 COUNTED: Final = 30
-"""Groups that a broker is asked for: each costs it a request."""
-MOST_MEMBERS: Final = 10_000
-"""Of one group that are looked at."""
+"""Groups of a page that a broker is asked for: each costs it a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +63,33 @@ class Member:
 
 
 def connections(reader: Reader, query: Query) -> Page:
-    """Who is connected to a broker: its producers, and of thirty consumer groups the members.
+    """Who is connected to a broker: its producers, and the members of the shown consumer groups.
 
-    broker: its address; begins: the first groups that begin so.
+    broker: its address; begins: only groups that begin so.
     """
     begins = query.text("begins")
     one = one_broker(reader, query, "/connections", begins=begins)
     address, title = one.broker.place.address, one.broker.title
     producers = reader.ask(address, PRODUCERS_OF, AGE_MS)
-    names = [name for name in known_groups(reader).names if name.startswith(begins)]
-    told = [
-        (name, reader.ask_later(address, members_of(name), CONSUMERS_AGE_MS))
-        for name in names[:COUNTED]
-    ]
-    members = [member for _, answer in told for member in answer.value or ()]
-    waiting = sum(answer.value is None and answer.error in (BUSY, WAITING) for _, answer in told)
+    # A broker that was waited for in vain is not waited for again.
+    groups = reader.ask(address, GROUPS_OF, GROUPS_AGE_MS, is_later=producers.value is None)
+    names = sorted(
+        name for name in groups.value or () if name.startswith(begins) and not is_system_group(name)
+    )
+    shown = ShownTable(_groups_table(title, names, {}), "", query.fields, only=False)
+    told = {
+        name: reader.ask(address, members_question(name), CONSUMERS_AGE_MS, is_later=True)
+        for name in (row[0].value for row in shown.rows)
+    }
+    members = [member for name, answer in told.items() for member in _members(name, answer)]
     return Page(
         context={
             "one": one,
-            "problem": producers.error,
+            "problems": [answer.error for answer in (producers, groups) if answer.error],
             "begins": begins,
             "counted": len(told),
             "groups": len(names),
-            "waiting": waiting,
+            "waiting": sum(_is_waiting(answer) for answer in told.values()),
         },
         tables=[
             Table(
@@ -97,15 +99,7 @@ def connections(reader: Reader, query: Query) -> Page:
                 _producer_rows(producers),
                 "None is connected.",
             ),
-            Table(
-                "consumers",
-                f"Consumers at {title}, by group",
-                GROUPS,
-                [_group_row(name, answer) for name, answer in told],
-                "There is no group.",
-                sort="connections",
-                descending=True,
-            ),
+            _groups_table(title, names, told),
             _counts("hosts", "Consumers by host", HOSTS, members, lambda each: (_host(each),)),
             _counts(
                 "kinds",
@@ -148,22 +142,10 @@ def _producer_rows(answer: Answer[dict[str, list[ProducerInfo]]]) -> list[list[o
 # -- consumers -------------------------------------------------------------------------------------
 
 
-def members_of(group: str) -> Question[tuple[Member, ...]]:
-    """Who is connected to a broker as a member of this group."""
-
-    def ask(client: AdminClient, address: str) -> tuple[Member, ...]:
-        response = client.call(
-            address,
-            RequestCode.GET_CONSUMER_CONNECTION_LIST,
-            GetConsumerConnectionListRequestHeader(consumer_group=group),
-            accept=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE),
-        )
-        if response.code != ResponseCode.SUCCESS:
-            return ()
-        found = ConsumerConnection.from_json_bytes(response.body).connection_set
-        return tuple(_member(group, each) for each in found[:MOST_MEMBERS])
-
-    return Question(("members", group), ask)
+def _members(group: str, answer: Answer[Members]) -> list[Member]:
+    """Who is connected to the broker as a member of this group."""
+    connection = answer.value.connection if answer.value else None
+    return [_member(group, each) for each in connection.connection_set] if connection else []
 
 
 def _member(group: str, told: Connection) -> Member:
@@ -171,15 +153,34 @@ def _member(group: str, told: Connection) -> Member:
     return Member(group, told.client_id, told.client_addr, told.language, version)
 
 
-def _group_row(name: str, answer: Answer[tuple[Member, ...]]) -> list[object]:
+def _groups_table(title: str, names: Sequence[str], told: Mapping[str, Answer[Members]]) -> Table:
+    return Table(
+        "consumers",
+        f"Consumers at {title}, by group",
+        GROUPS,
+        [_group_row(name, told.get(name)) for name in names],
+        "There is no group.",
+        page_rows=COUNTED,
+        by_page=frozenset(column.key for column in GROUPS[1:]),
+    )
+
+
+def _is_waiting(answer: Answer[Members]) -> bool:
+    return answer.value is None and answer.error in (BUSY, WAITING)
+
+
+def _group_row(name: str, answer: Answer[Members] | None) -> list[object]:
     shown = link(name, group_url(name))
+    if answer is None:
+        return [shown, None, None]
     if answer.value is None:
-        said = "asked soon" if answer.error in (BUSY, WAITING) else answer.error
+        said = "asked soon" if _is_waiting(answer) else answer.error
         return [shown, TableCell(said or "–", None), None]
+    members = _members(name, answer)
     return [
         shown,
-        len({member.client_id for member in answer.value}),
-        len({member.address for member in answer.value}),
+        len({member.client_id for member in members}),
+        len({member.address for member in members}),
     ]
 
 

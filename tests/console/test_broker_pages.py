@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +13,15 @@ import pytest
 
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditLog
-from console.lanes import WAITING, Question
+from console.group_answers import Members
+from console.lanes import WAITING
 from console.one_broker import LINKS
-from console.page import ConsoleError, Query, Reader
+from console.page import ConsoleError, Query
 from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
 from remoting.body.acl_accounts import AclAccount, AclAccounts
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
-from remoting.body.auth import UserInfo
-from remoting.body.client_connection import ProducerInfo
+from remoting.body.client_connection import Connection, ConsumerConnection, ProducerInfo
 from remoting.body.data_version import DataVersion
 from tests.broker import known_settings_file
 from tests.console.pages import (
@@ -134,9 +133,10 @@ def test_a_broker_is_asked_for_as_many_lines_as_the_reader_wants() -> None:
             return type("Response", (), {"body": b'{"entries":[]}'})
 
     class Lane(Answers):
-        def ask(self, address: str, question: Question[Any], *rest: Any) -> Any:
-            self.values[address, question.key] = question.run(Client(), address)  # type: ignore[arg-type]
-            return super().ask(address, question, *rest)
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            address, question = asked[:2]
+            self.values[address, question.key] = question.run(Client(), address)
+            return super().ask(*asked, **more)
 
     who = reader(seen(metrics=METRICS), answers=Lane(), account=OPERATOR)
     page(changes.audit, who, count="7")
@@ -212,9 +212,9 @@ def test_other_brokers_are_asked_side_by_side_and_who_is_silent_is_said() -> Non
     together = threading.Barrier(len(others) + 1, timeout=10)
 
     class Lane(Answers):
-        def ask(self, address: str, *rest: Any) -> Any:
+        def ask(self, *asked: Any, **more: Any) -> Any:
             together.wait()
-            return super().ask(address, *rest)
+            return super().ask(*asked, **more)
 
     told = {"flushDiskType": "SYNC_FLUSH", "brokerName": "o", "fileReservedTime": "72"}
     lane = Lane({("b0:10911", "settings"): OWN_DEFAULTS, ("o00:10911", "settings"): told})
@@ -315,40 +315,46 @@ def test_hostile_producers_and_consumers_are_text() -> None:
         version=-(10**12),
         last_update_timestamp=-(10**18),
     )
-    member = connections.Member(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
-    told = {"producers": {HOSTILE: [info]}, ("members", HOSTILE): (member,) * 3}
+    odd = Connection(client_id=HOSTILE, client_addr=HOSTILE, language=HOSTILE, version=-1)
+    told = {
+        "producers": {HOSTILE: [info]},
+        "groups": {HOSTILE},
+        ("members", HOSTILE): members(odd, odd),
+    }
     answers = Answers({("b0:10911", key): value for key, value in told.items()})
-    who = of_groups(reader(seen(metrics=METRICS), answers=answers), HOSTILE)
+    who = reader(seen(metrics=METRICS), answers=answers)
     html = shown(connections.VIEWS[0], who, {"begins": HOSTILE[:9]})
     assert "<img" not in html
     assert "&lt;img src=x" in html
     assert "None is known." not in html
 
 
-def of_groups(who: Reader, *groups: str) -> Reader:
-    topics = tuple(f"%RETRY%{group}" for group in groups)
-    return replace(who, snapshot=replace(who.snapshot, topics=Told(topics, NOW)))
+def members(*found: Connection) -> Members:
+    return Members(ConsumerConnection(connection_set=list(found)), total=len(found))
 
 
-def member(group: str, client: str, host: str, port: int, version: str = "V5_3_3") -> Any:
-    language = "JAVA" if version.startswith("V5") else "CPP"
-    return connections.Member(group, client, f"{host}:{port}", language, version)
+def member(client: str, host: str, port: int, version: int = 479) -> Connection:
+    language = "JAVA" if version == 479 else "CPP"
+    return Connection(
+        client_id=client, client_addr=f"{host}:{port}", language=language, version=version
+    )
 
 
 def test_consumers_by_group_host_and_kind() -> None:
     told: dict[Any, Any] = {
-        ("members", "g1"): (
-            member("g1", "c1", "10.0.0.1", 1),
-            member("g1", "c2", "10.0.0.1", 2),
-            member("g1", "c3", "10.0.0.2", 3, "V4_9_8"),
+        "groups": {"g4", "g3", "g2", "g1", "TOOLS_CONSUMER"},
+        ("members", "g1"): members(
+            member("c1", "10.0.0.1", 1),
+            member("c2", "10.0.0.1", 2),
+            member("c3", "10.0.0.2", 3, 409),
         ),
         # The same client over the same connection, in another group.
-        ("members", "g2"): (member("g2", "c1", "10.0.0.1", 1),),
+        ("members", "g2"): members(member("c1", "10.0.0.1", 1)),
         ("members", "g3"): AdminError("g3 cannot be told"),
         ("members", "g4"): AdminError(WAITING),
     }
     answers = Answers({("b0:10911", key): value for key, value in told.items()})
-    who = of_groups(reader(seen(metrics=METRICS), answers=answers), "g1", "g2", "g3", "g4")
+    who = reader(seen(metrics=METRICS), answers=answers)
     found = page(connections.connections, who)
     assert {tuple(row) for row in texts(found, "consumers")} == {
         ("g1", "3", "3"),
@@ -368,39 +374,25 @@ def test_a_broker_is_asked_for_thirty_groups_behind_the_pages() -> None:
     later: list[bool] = []
 
     class Lane(Answers):
-        def ask(self, address: str, question: Question[Any], *rest: Any, **more: Any) -> Any:
-            if isinstance(question.key, tuple):
-                later.append(more["is_later"] and rest[2] == 0)
-            return super().ask(address, question, *rest, **more)
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            if isinstance(asked[1].key, tuple):
+                later.append(more["is_later"] and asked[4] == 0)
+            return super().ask(*asked, **more)
 
     names = [f"g{number:03}" for number in range(100)]
-    who = of_groups(reader(seen(metrics=METRICS), answers=Lane()), *names)
+    lane = Lane({("b0:10911", "groups"): set(names)})
+    who = reader(seen(metrics=METRICS), answers=lane)
     found = page(connections.connections, who)
     assert later == [True] * 30
     assert (found.context["counted"], found.context["groups"]) == (30, 100)
+    lane.asked.clear()
+    page(connections.connections, who, **{"consumers.page": "4"})
+    assert [key for _, key in lane.asked][2:] == [("members", name) for name in names[90:]]
     found = page(connections.connections, who, begins="g09")
     assert [row["group"] for row in rows(found, "consumers")] == names[90:]
     assert all("begins=g09" in url for _, url in found.context["one"].links)
-
-
-def test_what_a_broker_says_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def client(code: int, body: bytes) -> Any:
-        def call(_address: str, _code: int, header: Any, *, accept: Any) -> Any:
-            asked.append((header.consumer_group, set(accept)))
-            return SimpleNamespace(code=code, body=body)
-
-        return SimpleNamespace(call=call)
-
-    one = b'{"clientId":"c","clientAddr":"10.0.0.1:7","language":"GO","version":1}'
-    body = b'{"connectionSet":[' + b",".join([one] * 3) + b"]}"
-    run = connections.members_of("g").run
-    assert run(client(0, body), "b0:10911")[0].address == "10.0.0.1:7"
-    assert run(client(206, b""), "b0:10911") == ()
-    assert asked[0] == ("g", {0, 206})
-    monkeypatch.setattr(connections, "MOST_MEMBERS", 2)
-    assert len(run(client(0, body), "b0:10911")) == 2
+    silent = page(connections.connections, reader(seen(metrics=METRICS), answers=Answers()))
+    assert silent.context["problems"] == ["b0:10911 is silent"] * 2
 
 
 SECRETS = b"""{"globalWhiteAddrs":["10.1.*"],"plainAccessConfigs":[
@@ -439,6 +431,11 @@ def test_accounts_of_4_9_are_shown_without_secrets() -> None:
         page(accounts.accounts, reader(seen(metrics=METRICS)))
 
 
+def test_passwords_of_users_are_not_kept() -> None:
+    body = b'[{"username":"u","password":"hunter2","userType":"Normal","userStatus":"enable"}]'
+    assert answered(accounts.USERS_OF.run, body) == [("u", "Normal", "enable")]
+
+
 def test_who_has_no_accounts_is_not_asked_for_their_files() -> None:
     """A Java broker without access control never answers 52."""
     answers = Answers()
@@ -453,7 +450,7 @@ def test_accounts_that_are_none_are_a_sentence(body: bytes) -> None:
 
 
 def test_hostile_users_and_accounts_are_text() -> None:
-    user = UserInfo(username=HOSTILE, user_type=HOSTILE, user_status=HOSTILE)
+    user = (HOSTILE, HOSTILE, HOSTILE)
     account = AclAccount(
         access_key=HOSTILE, topic_perms=[HOSTILE] * 1_000, white_remote_address=HOSTILE
     )
