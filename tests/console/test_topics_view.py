@@ -202,8 +202,11 @@ def test_producers_and_changes(world: ConsoleWorld) -> None:
     wait_until(lambda: rows(world, "/connections.json", "hosts"), 30)
     (host,) = rows(world, "/connections.json", "hosts")
     assert (host["host"], host["clients"], host["groups"]) == ("127.0.0.1", 1, 1)
-    at_broker = rows(world, "/audit.json", "brokers")
-    assert "UPDATE_AND_CREATE_TOPIC" in {change["name"] for change in at_broker}
+    wait_until(
+        lambda: "UPDATE_AND_CREATE_TOPIC"
+        in {change["name"] for change in rows(world, "/audit.json", "brokers")},
+        30,
+    )
     changes = rows(world, "/audit.json", "audit")
     assert {"updateTopic", "sendMessage"} <= {change["action"] for change in changes}
     assert world.guest.get("/audit").status_code == 401
