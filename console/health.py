@@ -120,6 +120,9 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
     if error is not None:
         what = "refuses the console's questions" if broker.is_refusing else "does not answer"
         yield finding("critical" if broker.is_master else "warning", f"{what}: {error}")
+    elif not broker.newest_ms and broker.has_answered:
+        why = broker.runtime.error or broker.ha.error
+        yield finding("warning", f"tells nothing of itself: {why}")
     elif not broker.newest_ms:
         yield finding("note", "has not been asked yet.")
     elif now_ms - broker.newest_ms > STALE_MS:

@@ -114,6 +114,13 @@ def test_a_refusal_is_not_called_silence() -> None:
     assert said(snapshot(broker(ha=silent))) == [("critical", "g:0 does not answer: timed out")]
 
 
+def test_who_answers_and_knows_no_question_is_not_unasked() -> None:
+    answer = "b answered REQUEST_CODE_NOT_SUPPORTED (3)"
+    told: Told[Any] = Told().failed(answer, NOW, is_refusal=True)
+    found = said(snapshot(broker(ha=told, runtime=told)))
+    assert found == [("warning", f"g:0 tells nothing of itself: {answer}")]
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "words"),
     [
