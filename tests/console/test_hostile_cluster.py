@@ -179,9 +179,17 @@ def test_each_broker_that_does_harm_is_a_sentence_on_the_overview(
     with suppress(AssertionError):
         wait_until(lambda: not missing(), 20)
     assert missing() == {}, sentences()
+    wait_until(lambda: all("cannot be read" in why for why in reasons(zoo, "deep")[1:]))
+    wait_until(lambda: all("the console reads at most" in why for why in reasons(zoo, "large")))
     page = zoo.get("/")
     assert "No permission.\\u202e\\x1b[2J" in page
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def reasons(zoo: Cluster, name: str) -> list[str]:
+    """Why a broker's figures, metrics and HA status are not known."""
+    (seen,) = [b for b in zoo.console.watch.snapshot().brokers if b.place.broker_name == name]
+    return [told.error or "" for told in (seen.runtime, seen.metrics, seen.ha)]
 
 
 def urls() -> Iterator[str]:
