@@ -14,18 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from console.dumps import MAX_REPLICAS, Spell, Stretch, joined
 from console.history import Series
 from console.lanes import BUSY, WAITING, Question
 from console.page import Reader
+from console.questions import decoded
 from console.snapshot import BrokerSeen
 from remoting.body.metrics_answer import IN_ORDER, KILLED, MetricsDumpAnswer
 from remoting.headers.metrics import GetMetricsDumpRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
-from tools.errors import AdminError
 
 POINTS: Final = 400
 """Intervals of a plot: a pixel or three each."""
@@ -70,10 +68,7 @@ def dump_question(begin_ms: int, end_ms: int, points: int = POINTS) -> Question[
         )
         code = RequestCode.GET_METRICS_DUMP
         response = client.call(address, code, header, timeout_ms=TIMEOUT_MS)
-        try:
-            return msgspec.json.decode(response.body, type=MetricsDumpAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise AdminError(f"broker {address}: its history cannot be read: {error}") from error
+        return decoded(response.body, MetricsDumpAnswer, f"broker {address}: its history")
 
     return Question(("dump", begin_ms, end_ms, points), run)
 

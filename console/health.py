@@ -28,6 +28,8 @@ from tools.commands.ha_status import (
 STALE_MS: Final = 15_000
 """A broker that said nothing for so long is not shown as well."""
 LAG_S: Final = 5.0
+SKEW_MS: Final = 30_000
+"""Between the broker's clock and the console's, the way of the answer included."""
 DISK_RATIO: Final = 0.85
 _MOST_NAMES: Final = 5
 """Of processes: what a broker calls them, and how many there are, is its own word."""
@@ -119,7 +121,11 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
         return
     error = broker.newest_error
     if error is not None:
-        yield finding("critical" if broker.is_master else "warning", f"does not answer: {error}")
+        what = "refuses the console's questions" if broker.is_refusing else "does not answer"
+        yield finding("critical" if broker.is_master else "warning", f"{what}: {error}")
+    elif not broker.newest_ms and broker.has_answered:
+        why = broker.runtime.error or broker.ha.error
+        yield finding("warning", f"tells nothing of itself: {why}")
     elif not broker.newest_ms:
         yield finding("note", "has not been asked yet.")
     elif now_ms - broker.newest_ms > STALE_MS:
@@ -128,6 +134,10 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
     if broker.ha.value is not None and error is None:
         for severity, sentence in _of_replication(broker.ha.value.info):
             yield finding(severity, sentence)
+    if abs(skew_ms := broker.skew_ms) > SKEW_MS:
+        way = "ahead of" if skew_ms > 0 else "behind"
+        how_much = duration_text(abs(skew_ms) / 1000)
+        yield finding("warning", f"has a clock that is {how_much} {way} this console's.")
     for severity, sentence in _of_figures(broker):
         yield finding(severity, sentence)
 

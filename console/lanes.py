@@ -18,13 +18,14 @@ import contextlib
 import heapq
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
+from console.kept_answers import Answer, CacheKey, KeptAnswers
 from console.received_client import ReceivedClient
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import AdminClient
@@ -40,11 +41,6 @@ BUCKET: Final = 5.0
 RATE_PER_MS: Final = 0.001
 POLLER_LEAVES: Final = 2.0
 """What stays in the bucket for pages when the poller asks."""
-KEPT_ANSWERS: Final = 2_000
-KEPT_BYTES: Final = 32 << 20
-"""Of all kept answers, as they were received; in memory they are up to twenty times as large."""
-SHARE_BYTES: Final = 8 << 20
-"""Of those of one address: beyond it its oldest go, not those of others."""
 MOST_BYTES: Final = 8 << 20
 """An answer without messages has at most so many: 40,000 topics with all their attributes."""
 PATIENCE_MS: Final = 2_000
@@ -69,85 +65,15 @@ class Question(Generic[T]):
     key: Hashable
     run: Callable[[AdminClient, str], T]
     most_bytes: int = MOST_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
-    """The newest answer there is, and why there is no newer one."""
-
-    value: T | None = None
-    at_ms: int = 0
-    """When it was asked (monotonic); 0: never answered."""
-    error: str | None = None
-    """Why the last attempt failed, or why there is no answer yet."""
-    tried_ms: int = 0
-    """When the last attempt began; a failure is asked again two seconds later at the earliest."""
-    size: int = 0
-    """Bytes in which the value was received."""
-    is_refusal: bool = False
-    """Whether the error is the peer's own answer."""
-
-    def age_ms(self, now_ms: int) -> int | None:
-        """How old the value is; None when there is none."""
-        return None if not self.at_ms else max(now_ms - self.at_ms, 0)
-
-
-_CacheKey = tuple[str, Hashable, Hashable]
-"""Address, account, and the question's key."""
-
-
-class _KeptAnswers:
-    """The answers, the least recently used first; bounded by number and bytes. The lanes' lock
-    guards it."""
-
-    def __init__(self) -> None:
-        self._answers: OrderedDict[_CacheKey, Answer[Any]] = OrderedDict()
-        self._bytes = 0
-        self._bytes_of: dict[str, int] = {}
-
-    def get(self, key: _CacheKey) -> Answer[Any] | None:
-        """The newest answer."""
-        return self._answers.get(key)
-
-    def use(self, key: _CacheKey) -> None:
-        """It is of use: others go before it."""
-        self._answers.move_to_end(key)
-
-    def put(self, key: _CacheKey, answer: Answer[Any]) -> None:
-        """Remember it. One that is larger than the share alone stays while it is the newest."""
-        self._drop(key)
-        self._answers[key] = answer
-        self._count(key[0], answer.size)
-        if self._bytes_of.get(key[0], 0) > SHARE_BYTES:
-            for other in [one for one in self._answers if one[0] == key[0] and one != key]:
-                self._drop(other)
-                if self._bytes_of.get(key[0], 0) <= SHARE_BYTES:
-                    break
-        while len(self._answers) > KEPT_ANSWERS or self._bytes > KEPT_BYTES:
-            self._drop(next(iter(self._answers)))
-
-    def forget(self, question: Hashable) -> None:
-        """Every peer's answer to a question of this key."""
-        for key in [key for key in self._answers if key[2] == question]:
-            self._drop(key)
-
-    def _drop(self, key: _CacheKey) -> None:
-        known = self._answers.pop(key, None)
-        if known is not None:
-            self._count(key[0], -known.size)
-
-    def _count(self, address: str, size: int) -> None:
-        self._bytes += size
-        held = self._bytes_of.pop(address, 0) + size
-        if held:
-            self._bytes_of[address] = held
+    size_of: Callable[[T], int] | None = None
+    """How much of memory a value takes where only a little of what was received is kept."""
 
 
 @dataclass(slots=True)
 class _Flight:
     """One question that waits for its turn, or for its answer."""
 
-    cache_key: _CacheKey
+    cache_key: CacheKey
     account: Hashable
     question: Question[Any]
     future: Future[Answer[Any]] = field(default_factory=Future)
@@ -220,8 +146,8 @@ class Lanes:
         """Lanes whose polls wait until another poll ends."""
         self._patient = 0
         self._count = 0
-        self._flights: dict[_CacheKey, _Flight] = {}
-        self._kept = _KeptAnswers()
+        self._flights: dict[CacheKey, _Flight] = {}
+        self._kept = KeptAnswers()
         self._stopped = False
         self._workers = [
             threading.Thread(target=self._work, name=f"console-lane-{i}", daemon=True)
@@ -290,7 +216,7 @@ class Lanes:
         with self._changed:
             self._kept.forget(question.key)
 
-    def _is_full(self, address: str, key: _CacheKey, *, is_later: bool) -> bool:
+    def _is_full(self, address: str, key: CacheKey, *, is_later: bool) -> bool:
         """Whether another question would wait too long."""
         lane = self._lanes.get(address)
         if lane is None or key in self._flights:
@@ -383,8 +309,10 @@ class Lanes:
         at_ms = self._now_ms()
         try:
             client = ReceivedClient(self._client_of(flight.account), flight.question.most_bytes)
-            value = flight.question.run(client, address)
-            return Answer(value, at_ms, tried_ms=at_ms, size=client.received)
+            question = flight.question
+            value = question.run(client, address)
+            size = client.received if question.size_of is None else question.size_of(value)
+            return Answer(value, at_ms, tried_ms=at_ms, size=size)
         except ANSWER_ERRORS as error:
             is_refusal = isinstance(error, BrokerAnswerError)
             return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)

@@ -19,7 +19,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from console.lanes import Answer, Lanes, Question
+from console.kept_answers import Answer
+from console.lanes import Lanes, Question
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
 from console.snapshot import MAX_BROKERS, MAX_TOPICS, BrokerSeen, ClusterSnapshot, Told
 from remoting.body.route import ClusterInfo

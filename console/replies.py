@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.page import Query, Reader
 from console.snapshot import BrokerSeen
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from console.access.audit_log import AuditError, AuditLog
-from console.lanes import Answer, Question
+from console.kept_answers import Answer
+from console.lanes import Question
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.replies import BROKER, ask_all
 from console.snapshot import BrokerSeen

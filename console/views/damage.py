@@ -17,7 +17,7 @@ from console.cells import whole
 from console.errors import ConsoleError
 from console.health import group_url
 from console.jobs import Job
-from console.lanes import Answer
+from console.kept_answers import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import VERIFICATION
 from console.replies import ask_all, without_metrics

@@ -14,7 +14,7 @@ from typing import Final
 from console import metric_names as names
 from console.cells import age_cell, whole
 from console.errors import ConsoleError
-from console.lanes import Answer
+from console.kept_answers import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import TIMER_COUNTS, TIMER_READ_TIME, RecallHandle
 from console.replies import ask_all, chosen_masters, without_metrics

@@ -17,7 +17,7 @@ from console import metric_names as names
 from console import rates
 from console.cells import age_cell, milliseconds_cell, newest, rate_cell, whole
 from console.errors import ConsoleError
-from console.lanes import Answer
+from console.kept_answers import Answer
 from console.page import Action, Done, Field, Page, Query, Reader, View
 from console.proof_questions import (
     GIVEN_UP_TOPIC,
@@ -77,7 +77,7 @@ def transactions(reader: Reader, query: Query) -> Page:
             "chosen": chosen.name,
             "may_change": reader.may_change,
             "given_up_topic": GIVEN_UP_TOPIC,
-            "given_up_url": GIVEN_UP_URL,
+            "given_up_url": GIVEN_UP_URL if any(one.value for one in answers[2::size]) else None,
         },
         tables=[
             Table("halves", "Halves", HALVES, rows, empty_text="There is no master."),

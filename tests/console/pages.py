@@ -7,6 +7,7 @@ console does.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -17,8 +18,10 @@ from starlette.testclient import TestClient
 from console.app import ConsoleApp, Site
 from console.history import History
 from console.jobs import Jobs
-from console.lanes import ANSWER_ERRORS, WAITING, Answer, Lanes, Question
+from console.kept_answers import Answer
+from console.lanes import ANSWER_ERRORS, WAITING, Lanes, Question
 from console.page import Page, Query, Reader, View
+from console.received_client import ReceivedClient
 from console.render import render_regions
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from console.tables import ShownTable
@@ -30,6 +33,9 @@ from tools.errors import BrokerAnswerError
 
 NOW = 1_800_000_000_000
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e'\"&" + "n" * 300
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_VALUES = re.compile(r'<input[^>]* value="[^"]*"|<option value="[^"]*"')
+"""A form must send a name as it is."""
 NOT_KNOWN = "CODE: REQUEST_CODE_NOT_SUPPORTED(3) request type 28913 not supported"
 
 
@@ -118,6 +124,8 @@ class PeerLanes:
     def __init__(self, peers: Peers, silent: Collection[str] = ()) -> None:
         self.peers = peers
         self.silent = silent
+        self.silent_questions: Collection[str] = ()
+        """By how their keys begin."""
         self.known: dict[tuple[str, Hashable], Answer[Any]] = {}
         self.waited = 0
 
@@ -126,12 +134,14 @@ class PeerLanes:
     ) -> Answer[Any]:
         """As the lanes'."""
         self.waited += not is_later
-        if address in self.silent:
+        kind = question.key[0] if isinstance(question.key, tuple) else question.key
+        if address in self.silent or kind in self.silent_questions:
             return Answer(error=WAITING)
         key = (address, question.key)
         if key not in self.known:
+            client = ReceivedClient(self.peers, question.most_bytes)
             try:
-                self.known[key] = Answer(question.run(self.peers, address), 1)
+                self.known[key] = Answer(question.run(client, address), 1)
             except ANSWER_ERRORS as error:
                 return Answer(error=str(error))
         return self.known[key]
@@ -234,6 +244,8 @@ def shown(view: View, who: Reader, query: Mapping[str, str] = {}) -> str:
     }
     found = view.function(who, Query(query))
     regions = render_regions(view.template, app._context(view, found, Request(scope)))
+    turned = _TURNS.search(_VALUES.sub("", answer.text))
+    assert turned is None, turned.string[turned.start() - 200 : turned.end()]
     for name, html in regions.items():
         assert f'id="{name}"' in answer.text
         assert html.strip()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.health import STALE_MS, findings, verdict
+from console.health import SKEW_MS, STALE_MS, findings, verdict
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from remoting.body.ha_runtime_info import (
     HAClientRuntimeInfo,
@@ -102,6 +102,37 @@ def test_a_broker_that_is_gone_silent_or_stale() -> None:
     assert said(snapshot(broker(ha=Told(), runtime=old))) == [
         ("warning", "g:0 has said nothing for 15 s.")
     ]
+
+
+def test_a_refusal_is_not_called_silence() -> None:
+    """The console has no account, or one without rights."""
+    refused = broker().ha.failed("no right", NOW + 1, is_refusal=True)
+    assert said(snapshot(broker(ha=refused))) == [
+        ("critical", "g:0 refuses the console's questions: no right")
+    ]
+    silent = refused.failed("timed out", NOW + 2)
+    assert said(snapshot(broker(ha=silent))) == [("critical", "g:0 does not answer: timed out")]
+
+
+def test_who_answers_and_knows_no_question_is_not_unasked() -> None:
+    answer = "b answered REQUEST_CODE_NOT_SUPPORTED (3)"
+    told: Told[Any] = Told().failed(answer, NOW, is_refusal=True)
+    found = said(snapshot(broker(ha=told, runtime=told)))
+    assert found == [("warning", f"g:0 tells nothing of itself: {answer}")]
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "words"),
+    [
+        (3_600_000, "has a clock that is 1 h 0 min ahead of this console's."),
+        (-60_000, "has a clock that is 1 min 0 s behind this console's."),
+        (SKEW_MS, ""),
+    ],
+)
+def test_a_clock_that_is_wrong_is_said(ahead_ms: int, words: str) -> None:
+    ha = Told(HaTold(HARuntimeInfo(master=False, timestamp=NOW + ahead_ms), {}), NOW, wall_ms=NOW)
+    found = said(snapshot(broker(), broker(1, ha=ha)))
+    assert found == ([("warning", f"g:1 {words}")] if words else [])
 
 
 def test_an_error_that_a_later_answer_ended_is_over() -> None:

@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from console import kept_answers
 from console import lanes as lanes_module
 from console.cluster_watch import monotonic_ms
+from console.kept_answers import Answer
 from console.laned_client import LanedClient, Reading
-from console.lanes import BUCKET, BUSY, MAX_PATIENT, MAX_QUEUED, WAITING, Answer, Lanes, Question
+from console.lanes import BUCKET, BUSY, MAX_PATIENT, MAX_QUEUED, WAITING, Lanes, Question
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.support.deadline import wait_until
@@ -415,7 +418,7 @@ def test_a_lane_sends_one_request_at_a_time() -> None:
 
 
 def test_old_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes_module, "KEPT_ANSWERS", 2)
+    monkeypatch.setattr(kept_answers, "KEPT_ANSWERS", 2)
     peer = Peer()
     with running(Clock()) as lanes:
         for name in ("a", "b", "a", "c", "a", "b"):
@@ -452,15 +455,25 @@ def test_answers_of_a_hostile_broker_leave_those_of_others_and_do_not_pile_up() 
         clock.ms += 1_000
         assert lanes.ask(PEER, sized(lanes_module.MOST_BYTES // 2, f"q{n}", asked), 0).value
     held = [answer.size for answer in lanes._kept._answers.values()]
-    assert sum(held) <= lanes_module.SHARE_BYTES + 2_000
+    assert sum(held) <= kept_answers.SHARE_BYTES + 2_000
     assert lanes.ask(other, sized(1_000, "own", asked), 600_000).value == "own"
     assert lanes.ask(PEER, sized(1, "q99", asked), 600_000).value == "q99"
     assert asked.count(f"{other} own") == asked.count(f"{PEER} q99") == 1
     lanes.stop()
 
 
+def test_what_keeps_little_of_much_counts_as_little() -> None:
+    client, asked = Sized(), list[str]()
+    lanes = Lanes(lambda _account: client, Clock(), 1)
+    lanes.start()
+    large = replace(sized(lanes_module.MOST_BYTES // 2, "names", asked), size_of=len)
+    assert lanes.ask(PEER, large, 60_000).value == "names"
+    assert lanes._kept._bytes == len("names")
+    lanes.stop()
+
+
 def test_answers_of_all_brokers_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes_module, "KEPT_BYTES", 10_000)
+    monkeypatch.setattr(kept_answers, "KEPT_BYTES", 10_000)
     client, asked = Sized(), list[str]()
     lanes = Lanes(lambda _account: client, Clock(), 1)
     lanes.start()
