@@ -27,7 +27,7 @@ def age_cell(ms: float | None) -> TableCell | None:
 
 
 def rate_cell(per_second: float | None) -> TableCell | None:
-    """How often something happens."""
+    """So many each second."""
     if per_second is None or not 0 <= per_second < _LIMIT:
         return None
     return TableCell(f"{per_second:.1f}", per_second)

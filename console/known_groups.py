@@ -27,6 +27,8 @@ AGE_MS: Final = 60_000
 MOST_GROUPS: Final = 20_000
 """Of one broker's table; the rest is left out."""
 MOST_TOKENS: Final = 1_000_000
+NAME_BYTES: Final = 80
+"""Of a kept name, beside its characters."""
 MAX_NAME: Final = 255
 """No group has a longer one."""
 
@@ -50,7 +52,11 @@ def _names(client: AdminClient, address: str) -> frozenset[str]:
     return frozenset(islice((name for name in names if 0 < len(name) <= MAX_NAME), MOST_GROUPS))
 
 
-GROUPS_OF: Final = Question("groups", _names)
+def _size(names: frozenset[str]) -> int:
+    return sum(map(len, names)) + NAME_BYTES * len(names)
+
+
+GROUPS_OF: Final = Question("groups", _names, size_of=_size)
 
 
 def known_groups(

@@ -65,6 +65,8 @@ class Question(Generic[T]):
     key: Hashable
     run: Callable[[AdminClient, str], T]
     most_bytes: int = MOST_BYTES
+    size_of: Callable[[T], int] | None = None
+    """How much of memory a value takes where only a little of what was received is kept."""
 
 
 @dataclass(slots=True)
@@ -307,8 +309,10 @@ class Lanes:
         at_ms = self._now_ms()
         try:
             client = ReceivedClient(self._client_of(flight.account), flight.question.most_bytes)
-            value = flight.question.run(client, address)
-            return Answer(value, at_ms, tried_ms=at_ms, size=client.received)
+            question = flight.question
+            value = question.run(client, address)
+            size = client.received if question.size_of is None else question.size_of(value)
+            return Answer(value, at_ms, tried_ms=at_ms, size=size)
         except ANSWER_ERRORS as error:
             is_refusal = isinstance(error, BrokerAnswerError)
             return Answer(error=str(error), tried_ms=at_ms, is_refusal=is_refusal)

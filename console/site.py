@@ -15,6 +15,7 @@ from console.questions import METRICS
 from console.views import (
     accounts,
     changes,
+    clients,
     connections,
     damage,
     dead_letters,
@@ -48,6 +49,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *transactions.VIEWS,
     *topics.VIEWS,
     *groups.VIEWS,
+    *clients.VIEWS,
     *messages.VIEWS,
     *dead_letters.VIEWS,
     *settings.VIEWS,

@@ -38,6 +38,7 @@ SLOW_AGE_MS: Final = 60_000
 MOST_QUEUES: Final = 16
 """Whose oldest message is asked for."""
 MOST_TOKENS: Final = 2_000_000
+CONFIG_BYTES: Final = 2_000
 _UNSUPPORTED: Final = "unsupported"
 
 
@@ -98,7 +99,7 @@ def _config_of_table(topic: str) -> Question[TopicConfig | None]:
         found = table.get(topic) if isinstance(table, dict) else None
         return None if found is None else _read(address, found)
 
-    return Question(("topic config of table", topic), ask)
+    return Question(("topic config of table", topic), ask, size_of=lambda _config: CONFIG_BYTES)
 
 
 def _tree(address: str, body: bytes) -> object:

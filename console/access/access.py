@@ -167,7 +167,7 @@ class Access:
     async def form(self, request: Request) -> tuple[Session, dict[str, str]]:
         """The reader and fields of an action's POST; ConsoleError unless it is a reader's own."""
         session = self.require_change(self.session_of(request))
-        return session, await self._own_fields(request, session)
+        return session, await _own_fields(request, session)
 
     def intend(
         self,
@@ -257,7 +257,7 @@ class Access:
     async def _sign_out(self, request: Request) -> Response:
         session = self.session_of(request)
         if session is not None:
-            await self._own_fields(request, session)
+            await _own_fields(request, session)
             self._sessions.sign_out(session)
         answer = RedirectResponse("/", 303)
         is_tls = origin_of(request).is_tls
@@ -267,14 +267,6 @@ class Access:
         return answer
 
     # -- inside --------------------------------------------------------------------------------
-
-    async def _own_fields(self, request: Request, session: Session) -> dict[str, str]:
-        fields = await form_of(request)
-        if not is_right(session, fields):
-            raise ConsoleError(
-                "This form is of an earlier sign-in. Nothing was done: load the page again.", 403
-            )
-        return fields
 
     def _sign_in_page(self, request: Request, target: str, why: str, status: int) -> Response:
         context = {"title": "Sign in", "next": safe_next(target), "why": why}
@@ -313,3 +305,12 @@ def _target(request: Request, query: str) -> str:
 def _who(request: Request, account: Account) -> Who:
     origin = origin_of(request)
     return Who(account.name, account.kind.value, origin.address, origin.host)
+
+
+async def _own_fields(request: Request, session: Session) -> dict[str, str]:
+    fields = await form_of(request)
+    if not is_right(session, fields):
+        raise ConsoleError(
+            "This form is of an earlier sign-in. Nothing was done: load the page again.", 403
+        )
+    return fields

@@ -13,7 +13,7 @@ from typing import Final
 from console.known_groups import GROUPS_OF
 from console.lanes import ANSWER_ERRORS
 from console.page import Action, ConsoleError, Done, Field, Query, Reader
-from console.views.groups import GroupSeen
+from console.views.groups import lag_of
 from console.views.topics import group_url
 from remoting.body.client_connection import ConsumerConnection
 from remoting.body.message_queue import MessageQueue
@@ -141,7 +141,7 @@ def _plan_delete(reader: Reader, query: Query) -> list[str]:
         f"Group {group} is deleted at {names}.",
         offsets,
         _online(client.find_consumer_connection(group)),
-        f"It is {GroupSeen(client.consume_stats(group)).lag} messages behind.",
+        f"It is {lag_of(client.consume_stats(group))} messages behind.",
         f"Its retry topic (messages: {retry}) and its dead-letter topic (messages: {dead}) are "
         "deleted with it, as mqadmin deleteSubGroup does.",
     ]

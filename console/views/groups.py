@@ -1,23 +1,32 @@
 """Consumer groups: all of them, one with its lag by queue and its members; settings and resets.
 
-Tested by tests/console/test_topics_view.py.
+Tested by tests/console/test_groups_view.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+from urllib.parse import urlencode
 
+from console.cells import rate_cell
+from console.group_answers import (
+    Members,
+    Owners,
+    Progress,
+    joined,
+    members,
+    owners,
+    progress,
+)
 from console.known_groups import known_groups
-from console.lanes import ANSWER_ERRORS, BUSY, WAITING
+from console.lanes import BUSY, WAITING
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
-from remoting.body.client_connection import Connection, ConsumerConnection
+from remoting.body.client_connection import Connection
 from remoting.body.stats import ConsumeStats, OffsetWrapper
 from remoting.mq_version import version_name
-from tools.admin_client import AdminClient
 from tools.commands.ha_status import duration_text
 from tools.report import columns
 
@@ -25,43 +34,25 @@ GROUPS: Final = columns("Group group | Lag diffTotal > | Consumes/s consumeTps >
 QUEUES: Final = columns(
     "Topic topic | Broker brokerName | Queue queueId > | End brokerOffset > | "
     "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | "
-    "Behind at most behindMs >"
+    "Behind at most behindMs > | Owner clientId"
 )
 MEMBERS: Final = columns(
     "Client clientId | Address clientAddr | Language language | Version version"
 )
 SUBSCRIPTIONS: Final = columns("Topic topic | Filter subString")
 STATS_AGE_MS: Final = 5_000
-LIST_AGE_MS: Final = 30_000
+LIST_AGE_MS: Final = 60_000
 COUNTED: Final = 30
 """Groups on a page of the list, whose progress is read: each costs its brokers a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """What brokers say of a group."""
-
-    stats: ConsumeStats = field(default_factory=ConsumeStats)
-    connection: ConsumerConnection | None = None
-    problem: str | None = None
-
-    @property
-    def lag(self) -> int:
-        """Messages of all queues that it has not consumed."""
-        return sum(max(_lag(offset), 0) for offset in self.stats.offset_table.values())
+def lag_of(stats: ConsumeStats) -> int:
+    """Messages of all queues that a group has not consumed."""
+    return sum(max(_lag(offset), 0) for offset in stats.offset_table.values())
 
 
 def _lag(offset: OffsetWrapper) -> int:
     return offset.broker_offset - offset.consumer_offset
-
-
-def _see(client: AdminClient, name: str) -> GroupSeen:
-    seen = _progress(client, name)
-    try:
-        return replace(seen, connection=client.find_consumer_connection(name))
-    except ANSWER_ERRORS as error:
-        said = [seen.problem, str(error)]
-        return replace(seen, problem="; ".join(each for each in said if each))
 
 
 def groups(reader: Reader, query: Query) -> Page:
@@ -74,8 +65,10 @@ def groups(reader: Reader, query: Query) -> Page:
     known = known_groups(reader, with_system=with_system)
     names = [name for name in known.names if name.startswith(begins)]
     shown = ShownTable(_groups_table(names, {}), "", query.fields)
-    client = reader.laned(LIST_AGE_MS, is_later=True)
-    seen = {name: _progress(client, name) for name in (row[0].value for row in shown.rows)}
+    seen = {
+        name: progress(reader, name, LIST_AGE_MS, is_later=True)
+        for name in (row[0].value for row in shown.rows)
+    }
     return Page(
         context={
             "begins": begins,
@@ -87,7 +80,7 @@ def groups(reader: Reader, query: Query) -> Page:
     )
 
 
-def _groups_table(names: Sequence[str], seen: Mapping[str, GroupSeen]) -> Table:
+def _groups_table(names: Sequence[str], seen: Mapping[str, Progress]) -> Table:
     return Table(
         "groups",
         "Consumer groups",
@@ -99,22 +92,13 @@ def _groups_table(names: Sequence[str], seen: Mapping[str, GroupSeen]) -> Table:
     )
 
 
-def _progress(client: AdminClient, name: str) -> GroupSeen:
-    """Without its members: the list asks its brokers for one thing about each group."""
-    try:
-        return GroupSeen(client.consume_stats(name))
-    except ANSWER_ERRORS as error:
-        return GroupSeen(problem=str(error))
-
-
-def _group_row(name: str, seen: GroupSeen | None) -> list[object]:
+def _group_row(name: str, seen: Progress | None) -> list[object]:
     if seen is None:
         return [link(name, group_url(name)), None, None]
     if seen.problem is not None:
         said = "asked soon" if seen.problem in (BUSY, WAITING) else seen.problem
         return [link(name, group_url(name)), TableCell(said, None), None]
-    tps = seen.stats.consume_tps
-    return [link(name, group_url(name)), seen.lag, TableCell(f"{tps:.1f}", tps)]
+    return [link(name, group_url(name)), lag_of(seen.stats), rate_cell(seen.stats.consume_tps)]
 
 
 def group_page(reader: Reader, query: Query) -> Page:
@@ -123,21 +107,25 @@ def group_page(reader: Reader, query: Query) -> Page:
     name: the group.
     """
     name = query.needed("name")
-    seen = _see(reader.laned(STATS_AGE_MS), name)
-    if not seen.stats.offset_table and seen.connection is None and seen.problem is None:
+    told = progress(reader, name, STATS_AGE_MS)
+    online = members(reader, name, STATS_AGE_MS)
+    stats, connection = told.stats, online.connection
+    problem = joined([each for each in (told.problem, online.problem) if each])
+    if not stats.offset_table and connection is None and problem is None:
         known = known_groups(reader, with_system=True)
         if name not in known.names:
             raise ConsoleError(f"no broker knows a consumer group {name}", 404)
-    connection = seen.connection
+    owned = owners(reader, name, online)
     subscriptions = [] if connection is None else list(connection.subscription_table.values())
     return Page(
         title=name,
         context={
             "name": name,
-            "problem": seen.problem,
-            "lag": seen.lag,
-            "tps": seen.stats.consume_tps,
+            "problem": problem,
+            "lag": lag_of(stats),
+            "tps": rate_cell(stats.consume_tps),
             "connection": connection,
+            "sentences": [*owned.sentences, *_cut_members(online)],
             "crumbs": [("Consumer groups", "/groups")],
         },
         tables=[
@@ -145,7 +133,7 @@ def group_page(reader: Reader, query: Query) -> Page:
                 "queues",
                 "Progress",
                 QUEUES,
-                _queue_rows(seen.stats, reader.now_ms),
+                _queue_rows(stats, owned, name, reader.now_ms),
                 empty_text="It has consumed nothing yet.",
                 sort="diff",
                 descending=True,
@@ -154,7 +142,10 @@ def group_page(reader: Reader, query: Query) -> Page:
                 "members",
                 "Members",
                 MEMBERS,
-                [_member(member) for member in (connection.connection_set if connection else ())],
+                [
+                    _member(member, name)
+                    for member in (connection.connection_set if connection else ())
+                ],
                 empty_text="No member is online.",
             ),
             Table(
@@ -171,7 +162,12 @@ def group_page(reader: Reader, query: Query) -> Page:
     )
 
 
-def _queue_rows(stats: ConsumeStats, now_ms: int) -> list[list[object]]:
+def _cut_members(online: Members) -> list[str]:
+    kept = 0 if online.connection is None else len(online.connection.connection_set)
+    return [f"The first {kept} of {online.total} members are shown."] if kept < online.total else []
+
+
+def _queue_rows(stats: ConsumeStats, owned: Owners, group: str, now_ms: int) -> list[list[object]]:
     rows = []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         offset = stats.offset_table[queue]
@@ -187,6 +183,7 @@ def _queue_rows(stats: ConsumeStats, now_ms: int) -> list[list[object]]:
                 lag,
                 moment(last),
                 _behind(behind_ms),
+                _owner(owned.by_queue.get(queue, ()), group),
             ]
         )
     return rows
@@ -199,9 +196,22 @@ def _behind(ms: int | None) -> TableCell | None:
     return TableCell(f"≤ {duration_text(ms / 1000)}" if ms else "0 s", ms)
 
 
-def _member(member: Connection) -> list[object]:
+def _owner(clients: Sequence[str], group: str) -> TableCell | None:
+    """One, but where each message goes to every member; who rebalances now may be named twice."""
+    if not clients:
+        return None
+    more = f" and {len(clients) - 1} more" if len(clients) > 1 else ""
+    return TableCell(clients[0] + more, clients[0], url=client_url(group, clients[0]))
+
+
+def client_url(group: str, client_id: str) -> str:
+    """The page of a member."""
+    return "/client?" + urlencode({"id": client_id, "group": group}, errors="replace")
+
+
+def _member(member: Connection, group: str) -> list[object]:
     return [
-        member.client_id,
+        link(member.client_id, client_url(group, member.client_id)),
         member.client_addr,
         member.language,
         version_name(member.version),

@@ -21,6 +21,7 @@ from console.jobs import Jobs
 from console.kept_answers import Answer
 from console.lanes import ANSWER_ERRORS, WAITING, Lanes, Question
 from console.page import Page, Query, Reader, View
+from console.received_client import ReceivedClient
 from console.render import render_regions
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from console.tables import ShownTable
@@ -123,6 +124,8 @@ class PeerLanes:
     def __init__(self, peers: Peers, silent: Collection[str] = ()) -> None:
         self.peers = peers
         self.silent = silent
+        self.silent_questions: Collection[str] = ()
+        """By how their keys begin."""
         self.known: dict[tuple[str, Hashable], Answer[Any]] = {}
         self.waited = 0
 
@@ -131,12 +134,14 @@ class PeerLanes:
     ) -> Answer[Any]:
         """As the lanes'."""
         self.waited += not is_later
-        if address in self.silent:
+        kind = question.key[0] if isinstance(question.key, tuple) else question.key
+        if address in self.silent or kind in self.silent_questions:
             return Answer(error=WAITING)
         key = (address, question.key)
         if key not in self.known:
+            client = ReceivedClient(self.peers, question.most_bytes)
             try:
-                self.known[key] = Answer(question.run(self.peers, address), 1)
+                self.known[key] = Answer(question.run(client, address), 1)
             except ANSWER_ERRORS as error:
                 return Answer(error=str(error))
         return self.known[key]

@@ -196,6 +196,32 @@ def test_disk_and_damage() -> None:
     assert said(snapshot(broker(runtime=Told({"commitLogDiskRatio": "many"}, NOW)))) == []
 
 
+def test_the_fullest_disk_of_one_of_ours() -> None:
+    ratios = [({"directory": "store"}, 0.5), ({"directory": "commitlog"}, 0.91), ({}, 7.0)]
+    metrics = Told(Metrics({"rocketmq_store_disk_used_ratio": ratios}), NOW)
+    runtime = Told({"commitLogDiskRatio": "0.2"}, NOW)
+    (found,) = said(snapshot(broker(runtime=runtime, metrics=metrics)))
+    assert "91%" in found[1]
+
+
+def test_readiness_and_processes() -> None:
+    up = [({"process": name}, value) for name, value in (("ha", 0.0), ("store", 1.0))]
+    samples = {"rocketmq_ready": [({}, 0.0)], "rocketmq_process_up": up}
+    found = said(snapshot(broker(metrics=Told(Metrics(samples), NOW))))
+    assert [severity for severity, _ in found] == ["critical", "critical"]
+    assert "/readyz" in found[0][1]
+    assert found[1][1].endswith("lacks its process ha.")
+    well = {"rocketmq_ready": [({}, 1.0)], "rocketmq_process_up": up[1:]}
+    assert said(snapshot(broker(metrics=Told(Metrics(well), NOW)))) == []
+
+
+def test_a_thousand_processes_are_a_short_sentence() -> None:
+    up = [({"process": f"{number}" * 50}, 0.0) for number in range(1_000)]
+    metrics = Told(Metrics({"rocketmq_process_up": up}), NOW)
+    ((_, sentence),) = said(snapshot(broker(metrics=metrics)))
+    assert len(sentence) < 1_500
+
+
 def test_the_worst_comes_first_and_counts() -> None:
     lost = broker(
         ha=told(

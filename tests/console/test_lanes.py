@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -475,6 +476,16 @@ def test_answers_of_a_hostile_broker_leave_those_of_others_and_do_not_pile_up() 
     assert lanes.ask(other, sized(1_000, "own", asked), 600_000).value == "own"
     assert lanes.ask(PEER, sized(1, "q99", asked), 600_000).value == "q99"
     assert asked.count(f"{other} own") == asked.count(f"{PEER} q99") == 1
+    lanes.stop()
+
+
+def test_what_keeps_little_of_much_counts_as_little() -> None:
+    client, asked = Sized(), list[str]()
+    lanes = Lanes(lambda _account: client, Clock(), 1)
+    lanes.start()
+    large = replace(sized(lanes_module.MOST_BYTES // 2, "names", asked), size_of=len)
+    assert lanes.ask(PEER, large, 60_000).value == "names"
+    assert lanes._kept._bytes == len("names")
     lanes.stop()
 
 
