@@ -252,6 +252,7 @@ def test_any_history(world: TransactionWorld, seed: int) -> None:
         assert world.waiting() == ({T: len(producer.open)} if producer.open else {})
 
 
+@pytest.mark.interpreted
 def test_the_fast_road_counts_what_the_general_one_counts(tmp_path: Path) -> None:
     sides = Side(tmp_path / "hot"), Side(tmp_path / "general")
     with contextlib.ExitStack() as stack:
