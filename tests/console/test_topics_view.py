@@ -203,8 +203,10 @@ def test_producers_and_changes(world: ConsoleWorld) -> None:
     (host,) = rows(world, "/connections.json", "hosts")
     assert (host["host"], host["clients"], host["groups"]) == ("127.0.0.1", 1, 1)
     wait_until(
-        lambda: "UPDATE_AND_CREATE_TOPIC"
-        in {change["name"] for change in rows(world, "/audit.json", "brokers")},
+        lambda: (
+            "UPDATE_AND_CREATE_TOPIC"
+            in {change["name"] for change in rows(world, "/audit.json", "brokers")}
+        ),
         30,
     )
     changes = rows(world, "/audit.json", "audit")
