@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from console.cells import rate_cell
+from console.cells import FRESH_MS, age_cell, rate_cell
 from console.group_answers import (
     Members,
     Owners,
@@ -21,7 +21,9 @@ from console.group_answers import (
 )
 from console.known_groups import known_groups
 from console.lanes import BUSY, WAITING
+from console.metric_names import LAG_MS
 from console.page import ConsoleError, Page, Query, Reader, View
+from console.snapshot import BrokerSeen
 from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection
@@ -36,6 +38,11 @@ QUEUES: Final = columns(
     "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | "
     "Behind at most behindMs > | Owner clientId"
 )
+TOPICS: Final = columns(
+    "Topic topic | Broker brokerName | Lag diff > | Oldest that waits oldestMs > | Known known"
+)
+EXACT: Final = "exact"
+AT_MOST: Final = "at most"
 MEMBERS: Final = columns(
     "Client clientId | Address clientAddr | Language language | Version version"
 )
@@ -116,6 +123,7 @@ def group_page(reader: Reader, query: Query) -> Page:
         if name not in known.names:
             raise ConsoleError(f"no broker knows a consumer group {name}", 404)
     owned = owners(reader, name, online)
+    waiting = _waiting_rows(reader, name, stats)
     subscriptions = [] if connection is None else list(connection.subscription_table.values())
     return Page(
         title=name,
@@ -125,10 +133,20 @@ def group_page(reader: Reader, query: Query) -> Page:
             "lag": lag_of(stats),
             "tps": rate_cell(stats.consume_tps),
             "connection": connection,
+            "has_bound": any(row[-1] == AT_MOST for row in waiting),
             "sentences": [*owned.sentences, *_cut_members(online)],
             "crumbs": [("Consumer groups", "/groups")],
         },
         tables=[
+            Table(
+                "topics",
+                "Lag",
+                TOPICS,
+                waiting,
+                empty_text="It has consumed nothing yet.",
+                sort="diff",
+                descending=True,
+            ),
             Table(
                 "queues",
                 "Progress",
@@ -167,12 +185,46 @@ def _cut_members(online: Members) -> list[str]:
     return [f"The first {kept} of {online.total} members are shown."] if kept < online.total else []
 
 
+def _waiting_rows(reader: Reader, group: str, stats: ConsumeStats) -> list[list[object]]:
+    """By topic and broker: how much waits, and how old the oldest of it is."""
+    told = {broker.place.broker_name: broker for broker in reader.snapshot.masters()}
+    lags: dict[tuple[str, str], int] = {}
+    bounds: dict[tuple[str, str], int | None] = {}
+    for queue, offset in stats.offset_table.items():
+        key, lag = (queue.topic, queue.broker_name), max(_lag(offset), 0)
+        lags[key] = lags.get(key, 0) + lag
+        if lag:
+            bound, before = _behind_ms(offset, reader.now_ms), bounds.get(key, 0)
+            bounds[key] = None if bound is None or before is None else max(bound, before)
+    rows = []
+    for (topic, name), lag in lags.items():
+        bound = bounds.get((topic, name), 0)
+        exact = _oldest_ms(told.get(name), group, topic, reader.now_ms) if lag else 0
+        age = _behind(bound) if exact is None else age_cell(exact)
+        known = EXACT if exact is not None else None if bound is None else AT_MOST
+        rows.append([link(topic, topic_url(topic)), name, lag, age, known])
+    return rows
+
+
+def _oldest_ms(broker: BrokerSeen | None, group: str, topic: str, now_ms: int) -> float | None:
+    """How old the oldest message that waits is, as its broker has told: those of this project do,
+    of groups that are online. None: not known, or nothing waited yet when it was told."""
+    if broker is None or broker.metrics.value is None or now_ms - broker.metrics.at_ms > FRESH_MS:
+        return None
+    ages = [
+        value
+        for labels, value in broker.metrics.value.rows(LAG_MS)
+        if labels.get("consumer_group") == group and labels.get("topic") == topic
+    ]
+    return max(ages, default=0) or None
+
+
 def _queue_rows(stats: ConsumeStats, owned: Owners, group: str, now_ms: int) -> list[list[object]]:
     rows = []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         offset = stats.offset_table[queue]
         lag, last = _lag(offset), offset.last_timestamp
-        behind_ms = max(now_ms - last, 0) if lag > 0 and last > 0 else 0 if lag <= 0 else None
+        behind_ms = _behind_ms(offset, now_ms)
         rows.append(
             [
                 link(queue.topic, topic_url(queue.topic)),
@@ -187,6 +239,13 @@ def _queue_rows(stats: ConsumeStats, owned: Owners, group: str, now_ms: int) -> 
             ]
         )
     return rows
+
+
+def _behind_ms(offset: OffsetWrapper, now_ms: int) -> int | None:
+    """What the age of the oldest message that waits in a queue cannot exceed."""
+    if _lag(offset) <= 0:
+        return 0
+    return max(now_ms - offset.last_timestamp, 0) if offset.last_timestamp > 0 else None
 
 
 def _behind(ms: int | None) -> TableCell | None:
