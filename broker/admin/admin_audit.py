@@ -4,7 +4,8 @@ Requests are seen at two places: processors of audited codes are wrapped (`over`
 guard tells what it refuses (`refused`); other codes pass neither. A line is written before the
 answer is sent, on the thread of the request; for what runs on the loop a pool writes it. A line
 that cannot be written is counted and logged, and the request is answered as if nothing had
-happened. Refusals are limited to 100 a minute: who may do nothing cannot push out what others did.
+happened. Refusals are limited to 100 a minute and 1,000 a day, and have short lines: who may do
+nothing needs weeks to push out what others did.
 
 What has a line and what is in it: admin_audit_what.py. Any thread.
 
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.admin.admin_audit_files import AdminAuditFiles
+from broker.admin.admin_audit_files import LINE_LIMIT, AdminAuditFiles
 from broker.admin.admin_audit_what import AUDITED, cut_texts, is_audited, short_line, told_of
 from ipc.clock import Clock
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
@@ -34,7 +35,11 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 REFUSALS_A_MINUTE: Final = 100
+REFUSALS_A_DAY: Final = 1_000
+REFUSAL_LIMIT: Final = 1_024
+"""Bytes of a refusal's line, unless its signer and remark are longer."""
 _MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 24 * 60 * _MINUTE_MS
 
 FindSigner = Callable[[RemotingCommand], str | None]
 """Who proves by its signature to have sent a request."""
@@ -63,6 +68,8 @@ class AdminAudit:
         self._left_out = 0
         self._refusals = 0
         self._minute = 0
+        self._refusals_today = 0
+        self._day = 0
         self._said_ms: int | None = None
 
     def over(self, processors: Mapping[int, RequestProcessor]) -> dict[int, RequestProcessor]:
@@ -79,7 +86,8 @@ class AdminAudit:
         if not is_audited(request):
             return
         if self._may_tell_refusal():
-            self.entry_of(connection, request)(int(error.code), error.remark)
+            write = self.entry_of(connection, request, REFUSAL_LIMIT)
+            write(int(error.code), error.remark)
         else:
             self._count_left_out()
 
@@ -94,7 +102,7 @@ class AdminAudit:
         self._files.close()
 
     def entry_of(
-        self, connection: ConnectionLike, request: RemotingCommand
+        self, connection: ConnectionLike, request: RemotingCommand, limit: int = LINE_LIMIT
     ) -> Callable[[int | None, str | None], None]:
         """What writes the line once the result is known: a processor may change its request."""
         fields: dict[str, Any] = {
@@ -107,7 +115,7 @@ class AdminAudit:
 
         def write(result: int | None, remark: str | None) -> None:
             fields.update(result=result, remark=cut_texts(remark or ""), time=self._clock.now_ms())
-            line = functools.partial(self._write, fields, what)
+            line = functools.partial(self._write, fields, what, limit)
             if not self._is_on_loop(request.code):
                 line()
             elif not self._in_pool(line):
@@ -115,7 +123,7 @@ class AdminAudit:
 
         return write
 
-    def _write(self, fields: dict[str, Any], what: dict[str, Any]) -> None:
+    def _write(self, fields: dict[str, Any], what: dict[str, Any], limit: int) -> None:
         with self._lock:
             left_out, self._left_out = self._left_out, 0
 
@@ -124,7 +132,7 @@ class AdminAudit:
                 entry = AdminAuditEntry(number=number, what=shown, left_out=left_out, **fields)
                 return msgspec.json.encode(entry)
 
-            return short_line(line, what)
+            return short_line(line, what, limit)
 
         try:
             self._files.append(line_of)
@@ -148,12 +156,18 @@ class AdminAudit:
         log.error("the audit of changes cannot be written, %s lines are lost: %s", count, error)
 
     def _may_tell_refusal(self) -> bool:
-        minute = self._clock.monotonic_ms() // _MINUTE_MS
+        now_ms = self._clock.monotonic_ms()
+        minute, day = now_ms // _MINUTE_MS, now_ms // _DAY_MS
         with self._lock:
             if minute != self._minute:
                 self._minute, self._refusals = minute, 0
+            if day != self._day:
+                self._day, self._refusals_today = day, 0
+            if self._refusals == REFUSALS_A_MINUTE or self._refusals_today == REFUSALS_A_DAY:
+                return False
             self._refusals += 1
-            return self._refusals <= REFUSALS_A_MINUTE
+            self._refusals_today += 1
+            return True
 
 
 class _Audited:

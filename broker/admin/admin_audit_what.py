@@ -9,7 +9,6 @@ Tested by tests/broker/admin/test_admin_audit.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +16,8 @@ import msgspec
 
 from broker.acl.access_table import ACCESS_TABLE, Who
 from broker.admin.admin_audit_files import LINE_LIMIT
+from conf.errors import ConfigError
+from conf.properties import parse_properties
 from conf.secret_names import is_secret_name
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -25,6 +26,8 @@ from remoting.signature import ACCESS_KEY, SIGNATURE
 HIDDEN: Final = "(hidden)"
 _BODY_LIMIT: Final = 256 << 10
 """Of a longer body only its size is told."""
+_PROPERTIES_LIMIT: Final = 16 << 10
+"""The same of a body of settings, which costs more to read."""
 _TEXT: Final = 300
 _ITEMS: Final = 40
 _DEPTH: Final = 5
@@ -36,7 +39,6 @@ _PROPERTIES: Final = frozenset(
 )
 _PLAIN: Final = frozenset({RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG})
 """Whose body is a name."""
-_PROPERTY: Final = re.compile(r"\s*([^=:\s]+)\s*[=:]?\s*(.*)")
 
 _ONLY_LOOKS: Final[Mapping[int, Callable[[Mapping[str, str]], bool]]] = {
     RequestCode.VERIFY_LOG: lambda fields: fields.get("action") == "status",
@@ -95,11 +97,13 @@ def cut_texts(value: Any, smaller: int = 0, depth: int = _DEPTH) -> Any:
     return value
 
 
-def short_line(fits: Callable[[dict[str, Any]], bytes], what: dict[str, Any]) -> bytes:
-    """The line that `fits` makes of `what`, cut until it is no longer than LINE_LIMIT."""
+def short_line(
+    fits: Callable[[dict[str, Any]], bytes], what: dict[str, Any], limit: int = LINE_LIMIT
+) -> bytes:
+    """The line that `fits` makes of `what`, cut until it is no longer than `limit`."""
     for smaller in range(len(_SMALLER)):
         line = fits(cut_texts(what, smaller))
-        if len(line) <= LINE_LIMIT:
+        if len(line) <= limit:
             return line
     return fits({"…": f"{len(what)} in all"})
 
@@ -123,14 +127,18 @@ def _body(code: int, body: bytes) -> Any:
         return None
 
 
-def _properties(text: str) -> dict[str, str]:
-    """A value that speaks of a secret is hidden, too: some are JSON with a password inside."""
+def _properties(text: str) -> dict[str, str] | None:
+    """As whoever applies them reads them: with escapes, and over several lines. A value that speaks
+    of a secret is hidden, too: some are JSON with a password inside."""
+    if len(text) > _PROPERTIES_LIMIT:
+        return None
     found: dict[str, str] = {}
-    for line in text.splitlines():
-        matched = _PROPERTY.match(line)
-        if matched is not None and not line.lstrip().startswith(("#", "!")):
-            key, value = matched.groups()
+    try:
+        for setting in parse_properties(text, ""):
+            key, value = setting.key, setting.text
             found[key] = HIDDEN if value and is_secret_name(f"{key} {value}") else value
+    except ConfigError:
+        return None
     return found
 
 

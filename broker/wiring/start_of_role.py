@@ -35,7 +35,7 @@ def open_log(
     if not role.is_slave:
         tables.restore_lacking(store.stored_queues())
         store.open_log()
-        messages.log_opened()
+        messages.timers.log_opened()
         tables.limit_to(store.log.next_offset)
     pop.open()
 

@@ -15,8 +15,19 @@ import msgspec
 import pytest
 
 from broker.acl.access_table import ACCESS_TABLE, Who
-from broker.admin.admin_audit import REFUSALS_A_MINUTE, AdminAudit
-from broker.admin.admin_audit_files import ANSWER_LIMIT, FILES, LINE_LIMIT, AdminAuditFiles
+from broker.admin.admin_audit import (
+    REFUSAL_LIMIT,
+    REFUSALS_A_DAY,
+    REFUSALS_A_MINUTE,
+    AdminAudit,
+)
+from broker.admin.admin_audit_files import (
+    ANSWER_LIMIT,
+    FILE_LIMIT,
+    FILES,
+    LINE_LIMIT,
+    AdminAuditFiles,
+)
 from broker.admin.admin_audit_processor import AdminAuditProcessor
 from broker.admin.admin_audit_what import AUDITED, is_audited, told_of
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
@@ -186,6 +197,8 @@ def test_secrets_are_left_out_wherever_they_are() -> None:
     bodies = (
         (25, f'initAuthenticationUser={{"username":"u","password":"{secret}"}}\n'),
         (25, f"tls.server.keyPassword: {secret}"),
+        (25, f"tls.server.keyPassword=\\\n  {secret}"),
+        (25, f"tls.server.key\\u0050assword={secret}"),
         (25, f'harmless={{"secretKey":"{secret}"}}'),
         (3001, json.dumps({"users": [{"username": "u", "password": secret}]})),
         (3002, json.dumps({"a": {"apiToken": secret, "b": [{"Passwort": secret}]}})),
@@ -243,6 +256,21 @@ def test_refusals_are_limited_and_changes_are_not(tmp_path: Path) -> None:
     world.clock.advance(60_000)
     world.refuse(new_topic())
     assert len(world.entries()) == REFUSALS_A_MINUTE + 2
+
+
+def test_whoever_may_do_nothing_cannot_push_out_what_others_did(tmp_path: Path) -> None:
+    """A day of refused requests, each as long as a line may be, takes little of the files."""
+    world = World(tmp_path)
+    fields = {f"field-{number}": "x" * 300 for number in range(40)}
+    body = json.dumps({"list": ["y" * 300] * 40}).encode()
+    for _ in range(24):
+        for _ in range(REFUSALS_A_MINUTE):
+            world.refuse(request_of(17, body, **fields))
+        world.clock.advance(3_600_000)
+    assert len(world.entries()) <= 2 * REFUSALS_A_DAY, "the day may change in between"
+    sizes = [len(line) for line in world.path.read_bytes().splitlines()]
+    assert max(sizes) <= REFUSAL_LIMIT
+    assert sum(sizes) < FILES * FILE_LIMIT / 30
 
 
 def test_numbers_go_on_after_a_restart_and_a_torn_line_is_skipped(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def test_unpublished_timers_are_settled_when_the_log_is_open_and_before_anything
     options = StartupOptions.from_settings({})
     open_log(role, options, parts.store, parts.tables, parts.pop, parts.messages)
     called = [name for name, _arguments, _options in parts.mock_calls]
-    assert called.index("messages.log_opened") == called.index("store.open_log") + 1
+    assert called.index("messages.timers.log_opened") == called.index("store.open_log") + 1
 
 
 def test_a_slave_opens_no_log() -> None:
@@ -24,4 +24,4 @@ def test_a_slave_opens_no_log() -> None:
     options = StartupOptions.from_settings({})
     open_log(role, options, parts.store, parts.tables, parts.pop, parts.messages)
     assert not parts.store.open_log.called
-    assert not parts.messages.log_opened.called
+    assert not parts.messages.timers.log_opened.called
