@@ -213,6 +213,8 @@ def test_bodies_that_are_no_json_or_very_long_or_deep_are_a_size() -> None:
     deep = b"[" * 100_000
     for body in (b"\xff\x00", deep, b'"' + b"x" * (1 << 20) + b'"'):
         assert told_of(request_of(18, body))["body"] == f"{len(body)} bytes"
+    settings = b"a=b\n" * 5_000
+    assert told_of(request_of(25, settings))["body"] == "20000 bytes", "slower to read than JSON"
     assert told_of(request_of(2002, b"group\xff"))["body"] == "group\ufffd"
 
 

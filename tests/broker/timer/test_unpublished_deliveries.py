@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.timer import unpublished_deliveries
-from broker.timer.unpublished_deliveries import OPEN_SLOT, Unpublished, UnpublishedDeliveries
+from broker.timer.unpublished_deliveries import (
+    CAPACITY,
+    OPEN_SLOT,
+    Unpublished,
+    UnpublishedDeliveries,
+)
 
 SLOT_MS = 1_795_391_992_000
 PUT = [Unpublished(SLOT_MS, 364, 7, 5_000), Unpublished(SLOT_MS, OPEN_SLOT, 1_234, 5_300)]
@@ -102,10 +106,9 @@ def test_a_file_of_another_size(path: Path) -> None:
     assert found(path) == []
 
 
-def test_more_than_there_is_room_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpublished_deliveries, "CAPACITY", 3)
+def test_more_than_there_is_room_for(path: Path) -> None:
     noted = UnpublishedDeliveries(path, 1000)
     noted.open(0)
-    for number in range(5):
+    for number in range(CAPACITY + 2):
         noted.note(Unpublished(SLOT_MS, OPEN_SLOT, number, 10))
-    assert [each.number for each in found(path)] == [0, 1, 2]
+    assert [each.number for each in found(path)] == list(range(CAPACITY))
