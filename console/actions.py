@@ -11,7 +11,7 @@ Tested by tests/console/test_actions.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -45,7 +45,6 @@ class ActionSite:
     sentence: Callable[[Request, str, int], Response]
     reader_of: Callable[[Request], Reader]
     jobs: Jobs
-    name_servers: Collection[str]
 
 
 class Actions:
@@ -165,13 +164,10 @@ class Actions:
 
     def _reader(self, request: Request, session: Session) -> Reader:
         """The reader, whose client asks only brokers that check the account."""
+        check = self._site.access.check_of(session)
         reader = self._site.reader_of(request)
-
-        def check(address: str) -> None:
-            if address not in self._site.name_servers:
-                self._site.access.require_judge(session, address)
-
-        return replace(reader, check_address=check)
+        # of the session that was checked: it may have ended since, and nobody asks as the console
+        return replace(reader, account=session.account, check_address=check)
 
     def _guarded(self, endpoint: Callable[[Request], Any]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

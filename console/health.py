@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from console import metric_names as names
 from console.snapshot import MAX_BROKERS, MAX_TOPICS, BrokerSeen, ClusterSnapshot
 from remoting.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
 from tools.broker_numbers import number
@@ -27,7 +28,11 @@ from tools.commands.ha_status import (
 STALE_MS: Final = 15_000
 """A broker that said nothing for so long is not shown as well."""
 LAG_S: Final = 5.0
+SKEW_MS: Final = 30_000
+"""Between the broker's clock and the console's, the way of the answer included."""
 DISK_RATIO: Final = 0.85
+_MOST_NAMES: Final = 5
+"""Of processes: what a broker calls them, and how many there are, is its own word."""
 SEVERITIES: Final = ("critical", "warning", "note")
 
 
@@ -116,7 +121,11 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
         return
     error = broker.newest_error
     if error is not None:
-        yield finding("critical" if broker.is_master else "warning", f"does not answer: {error}")
+        what = "refuses the console's questions" if broker.is_refusing else "does not answer"
+        yield finding("critical" if broker.is_master else "warning", f"{what}: {error}")
+    elif not broker.newest_ms and broker.has_answered:
+        why = broker.runtime.error or broker.ha.error
+        yield finding("warning", f"tells nothing of itself: {why}")
     elif not broker.newest_ms:
         yield finding("note", "has not been asked yet.")
     elif now_ms - broker.newest_ms > STALE_MS:
@@ -125,6 +134,10 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
     if broker.ha.value is not None and error is None:
         for severity, sentence in _of_replication(broker.ha.value.info):
             yield finding(severity, sentence)
+    if abs(skew_ms := broker.skew_ms) > SKEW_MS:
+        way = "ahead of" if skew_ms > 0 else "behind"
+        how_much = duration_text(abs(skew_ms) / 1000)
+        yield finding("warning", f"has a clock that is {how_much} {way} this console's.")
     for severity, sentence in _of_figures(broker):
         yield finding(severity, sentence)
 
@@ -162,13 +175,38 @@ def _of_replica(replica: HAConnectionRuntimeInfo) -> Iterator[tuple[str, str]]:
 
 
 def _of_figures(broker: BrokerSeen) -> Iterator[tuple[str, str]]:
-    runtime = broker.runtime.value or {}
-    ratio = number(runtime.get("commitLogDiskRatio"))
-    if ratio > DISK_RATIO:
+    ratio = disk_ratio(broker)
+    if ratio is not None and ratio > DISK_RATIO:
         yield "warning", f"has a disk that is {ratio:.0%} full."
-    damaged = broker.metrics.value and broker.metrics.value.total("rocketmq_store_fenced_ranges")
-    if damaged:
+    metrics = broker.metrics.value
+    if metrics is None or broker.newest_error is not None:
+        return
+    if metrics.total(names.BROKER_READY) == 0:
+        severity = "critical" if broker.is_master else "warning"
+        yield severity, "is not ready: /readyz at its metrics port says why."
+    down = sorted(
+        labels.get("process", "") for labels, up in metrics.rows(names.PROCESS_UP) if not up
+    )
+    if down:
+        yield "critical", f"lacks its process {', '.join(down[:_MOST_NAMES])}."
+    if damaged := metrics.total(names.FENCED_RANGES):
         yield "critical", f"has {damaged:.0f} damaged ranges in its log that are not repaired."
+
+
+def disk_ratio(broker: BrokerSeen) -> float | None:
+    """The used share of its fullest partition, or as a Java broker tells of its commit log's."""
+    metrics, runtime = broker.metrics.value, broker.runtime.value
+    used = [] if metrics is None else [ratio for _, ratio in metrics.rows(names.DISK_USED)]
+    used = [ratio for ratio in used if 0 <= ratio <= 1]
+    if used:
+        return max(used)
+    return number(runtime.get("commitLogDiskRatio")) if runtime else None
+
+
+def restarts(broker: BrokerSeen) -> float | None:
+    """How often its supervisor has started processes again, since its start."""
+    metrics = broker.metrics.value
+    return None if metrics is None else metrics.total(names.PROCESS_RESTARTS)
 
 
 def group_url(cluster: str, name: str) -> str:

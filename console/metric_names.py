@@ -44,6 +44,11 @@ TRANSACTION_CHECKS: Final = "rocketmq_transaction_checks_total"
 HALVES_GIVEN_UP: Final = "rocketmq_transaction_given_up_total"
 FINISH_LATENCY: Final = "rocketmq_transaction_finish_latency_seconds"
 
+BROKER_READY: Final = "rocketmq_ready"
+PROCESS_UP: Final = "rocketmq_process_up"
+PROCESS_RESTARTS: Final = "rocketmq_process_restarts_total"
+DISK_USED: Final = "rocketmq_store_disk_used_ratio"
+
 FENCED_RANGES: Final = "rocketmq_store_fenced_ranges"
 FENCED_BYTES: Final = "rocketmq_store_fenced_bytes"
 REPAIRED_RANGES: Final = "rocketmq_store_repaired_ranges_total"
@@ -85,6 +90,10 @@ POLLED: Final = (
     TRANSACTION_CHECKS,
     HALVES_GIVEN_UP,
     FINISH_LATENCY,
+    BROKER_READY,
+    PROCESS_UP,
+    PROCESS_RESTARTS,
+    DISK_USED,
     FENCED_RANGES,
     FENCED_BYTES,
     REPAIRED_RANGES,

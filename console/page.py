@@ -22,6 +22,7 @@ from console.lanes import Lanes, Question
 from console.snapshot import ClusterSnapshot
 from console.tables import Table
 from tools.admin_client import AdminClient
+from tools.errors import AdminError
 
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ class Reader:
     address: str = ""
     """From where the reader asks."""
     check_address: Callable[[str], None] | None = None
-    """In an action: raises ConsoleError for a broker that does not check accounts."""
+    """For a reader who signed in: raises ConsoleError for a broker that does not check accounts."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Where mqreport's pages are, and the like."""
 
@@ -152,7 +153,10 @@ class Reader:
     def look(self, question: Question[T], max_age_ms: int = LOOK_AGE_MS) -> T:
         """A peek at messages, which asks brokers many things at once. It is its reader's own doing
         and not counted as the console's, but each account has one at a time, and at most one a
-        second in the long run. ConsoleError when it has not ended in eight seconds, or failed."""
+        second in the long run. It looks only at brokers that check accounts, as an action does.
+        ConsoleError when it has not ended in eight seconds, or failed."""
+        if self.check_address is not None:
+            question = _checked(question, self.check_address)
         whose = "guests" if self.account is None else f"account {self.account.name}"
         answer = self.lanes.ask(
             f"{LOOKS} {whose}", question, max_age_ms, self.account_key, LOOK_PATIENCE_MS
@@ -182,6 +186,16 @@ class Reader:
         """Message bodies and accounts are for those who signed in."""
         if self.account is None:
             raise ConsoleError(f"Sign in to see {for_what}.", 401)
+
+
+def _checked(question: Question[T], check: Callable[[str], None]) -> Question[T]:
+    def run(client: AdminClient, address: str) -> T:
+        try:
+            return question.run(CheckedClient(client, check), address)
+        except ConsoleError as error:  # a lane's questions fail with errors of peers
+            raise AdminError(str(error)) from error
+
+    return Question(question.key, run, question.most_bytes)
 
 
 @dataclass(frozen=True, slots=True)

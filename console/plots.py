@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.history import Series
+from tools.report import safe_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ def plot_data(
         values: list[float | None] = [None] * len(times)
         for time, value in zip(line.series.times_ms, line.series.values, strict=True):
             values[at[time]] = value
-        shown.append({"name": line.name, "unit": line.unit, "values": values})
-    marks = [{"from": first, "to": last, "kind": kind} for first, last, kind in incidents]
+        shown.append({"name": safe_line(line.name), "unit": line.unit, "values": values})
+    marks = [
+        {"from": first, "to": last, "kind": safe_line(kind)} for first, last, kind in incidents
+    ]
     return {"times": times, "series": shown, "incidents": marks}

@@ -7,7 +7,7 @@ Tested by tests/console/test_poller.py.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.errors import AdminError
+
+T = TypeVar("T")
 
 POLLED_BYTES: Final = 1 << 20
 """What is asked of every broker again and again is small, and is held for each of them."""
@@ -59,11 +61,15 @@ def _topics(client: AdminClient, address: str) -> tuple[str, ...]:
 def _metrics(client: AdminClient, address: str) -> Metrics:
     header = GetMetricsRequestHeader(names=",".join(POLLED))
     response = client.call(address, RequestCode.GET_METRICS, header, timeout_ms=TIMEOUT_MS)
+    return Metrics(decoded(response.body, MetricsAnswer, f"broker {address}: its metrics").metrics)
+
+
+def decoded(body: bytes, kind: type[T], whose: str) -> T:
+    """An answer of standard JSON. AdminError: it is none, or nested deeper than Python can bear."""
     try:
-        answer = msgspec.json.decode(response.body, type=MetricsAnswer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AdminError(f"broker {address}: its metrics cannot be read: {error}") from error
-    return Metrics(answer.metrics)
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise AdminError(f"{whose} cannot be read: {error}") from error
 
 
 METRICS: Final = Question("metrics", _metrics, POLLED_BYTES)

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 
 from console.tables import NO_TIME, utc_text
 from tools.commands.ha_status import duration_text, size_text
-from tools.report import safe_line
+from tools.report import safe_line, safe_text
 
 LIVE: Final = "live_"
 MACROS: Final = ("table", "badge", "when", "size", "plot", "progress")
@@ -44,6 +44,7 @@ def environment() -> Environment:
         "span": lambda ms: "–" if ms is None else duration_text(ms / 1000),
         "count": count,
         "line": lambda text: safe_line(str(text)),
+        "lines": lambda text: safe_text(str(text)),
     }
     shared = made.get_template("macros.html.j2").module
     made.globals |= {name: getattr(shared, name) for name in MACROS}

@@ -111,7 +111,7 @@ class Console:
         self.jobs = Jobs(wall_ms)
         ways = Ways(_patterns(options.trusted_proxies), options.host_names)
         self.access = Access(
-            AccessOptions(options.port, ways, options.is_read_only),
+            AccessOptions(options.port, ways, options.is_read_only, options.name_servers.addresses),
             maker,
             self._proving_brokers,
             audit,
@@ -137,13 +137,15 @@ class Console:
     def reader_of(self, request: Request) -> Reader:
         """Who asks, and what is known now."""
         session = self.access.session_of(request)
-        account = None if session is None else session.account
-        return self.watch.reader(
-            account,
+        reader = self.watch.reader(
+            None if session is None else session.account,
             may_change=self.access.may_change(session),
             jobs=self.jobs,
             address=origin_of(request).address,
         )
+        if session is None:
+            return reader
+        return replace(reader, check_address=self.access.check_of(session))
 
     def close_pages(self) -> None:
         """End the streams of live pages: the server would wait for them. Any thread."""
@@ -167,7 +169,6 @@ class Console:
                 sentence=app.sentence,
                 reader_of=self.reader_of,
                 jobs=self.jobs,
-                name_servers=self._options.name_servers.addresses,
             ),
         )
         routes = [

@@ -116,6 +116,20 @@ class BrokerSeen:
                 return told.error
         return None
 
+    @property
+    def skew_ms(self) -> int:
+        """How far its clock is ahead of the console's, as its last HA status tells; 0: unknown."""
+        told = self.ha.value.info.timestamp if self.ha.value is not None else None
+        return told - self.ha.wall_ms if told and self.ha.wall_ms else 0
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether that last error is its own answer: it says no, so it lives."""
+        return any(
+            told.error is not None and told.error_at_ms == told.refused_ms
+            for told in (self.ha, self.runtime)
+        )
+
 
 class Metrics:
     """Samples by name, as request 28913 tells them."""

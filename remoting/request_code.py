@@ -53,6 +53,7 @@ class RequestCode(IntEnum):
     DELETE_ACL_CONFIG = 51  # 4.x
     GET_BROKER_CLUSTER_ACL_INFO = 52  # 4.x
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53  # 4.x
+    GET_BROKER_CLUSTER_ACL_CONFIG = 54  # older 4.x and 5.0
     GET_TIMER_CHECK_POINT = 60  # 5.x
     GET_TIMER_METRICS = 61  # 5.x
 

@@ -68,6 +68,8 @@ class StorePaths:
     """Our own: which timers are delivered, for after a kill of our processes."""
     timer_early_path = Below("timerearly")
     """Our own: which timers of open slots are delivered, for after a kill of our processes."""
+    timer_unpublished_path = Below("timerunpublished")
+    """Our own: which timers were put into the log in a turn that a kill has ended."""
     compaction_path = Below("compaction")
     """What compaction topics keep."""
     timer_metrics_path = Below("config", "timermetrics")

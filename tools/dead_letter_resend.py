@@ -6,6 +6,8 @@ command's main thread, or in the thread of a console's job. What is promised:
 - Only a letter whose send was answered SEND_OK counts as resent. FLUSH_DISK_TIMEOUT and its like
   mean that a broker stored it, but not as safely as it should be; after a time out nobody knows.
   Both count as not resent and say so; sending them again may make a second copy.
+- Before each send the audit file says so: a run that is killed before it has the result leaves a
+  letter of which nobody knows. It is sent again, as one whose send timed out, and its step says so.
 - What the audit file says was resent is not sent again unless that is asked for. A letter stays
   where it is (a log takes nothing out): without that file it is sent again.
 - A copy has the body, the flag and the properties that its sender wrote, and so its unique key: it
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,7 +36,7 @@ from tools.errors import AdminError, BrokerAnswerError
 from tools.message_decoder import COMPRESSED, COMPRESSION_MASK
 from tools.message_finder import PEER_ERRORS
 from tools.message_sender import MessageSender, OutgoingMessage
-from tools.resend_audit import SEND_OK, AuditLine, LetterKey, ResendAudit
+from tools.resend_audit import SEND_OK, SENDING, UNKNOWN, AuditLine, LetterKey, ResendAudit
 
 ALREADY_RESENT: Final = "ALREADY_RESENT"
 """The audit file says so; nothing was sent."""
@@ -44,14 +46,12 @@ NO_TARGET: Final = "NO_TARGET"
 """Its topic is unknown, gone, or none that messages may be sent to."""
 REFUSED: Final = "REFUSED"
 """The broker refused it, or could not be reached: it is stored nowhere."""
-UNKNOWN: Final = "UNKNOWN"
-"""No answer came: it may have been stored."""
-
 MOST_FAILURES: Final = 10
 """After so many sends in a row that do not count the run ends: the next ones would fare the same,
 and what was stored all the same would be stored twice by the next run."""
 _RETRY_LIMIT: Final = 16
 """Sent to a retry topic, it is consumed at least once, whatever the group's own limit."""
+_SECOND_COPY: Final = "an earlier run ended without its result: this may be the second copy"
 _NOT_AS_SAFE: Final = "stored, but not as safely as it should be; once more makes a second copy"
 
 
@@ -167,6 +167,7 @@ def resend(
     audit.hold(order.group)
     before = {} if order.again else audit.resent(order.group)
     run = _Run(admin, order, audit, _Pace(order.rate, wait, clock))
+    run.unsure = audit.unsure(order.group).keys()
     for letter in letters:
         if isinstance(letter, Unread):
             yield ResendStep(what=letter.what, result=NOT_FOUND, reason=letter.reason)
@@ -203,6 +204,8 @@ class _Run:
         self._own_retry_topic = RETRY_PREFIX + order.group
         self._senders: dict[str, MessageSender | str] = {}
         self._failures = 0
+        self.unsure: Collection[LetterKey] = ()
+        """Which letters an earlier run may have sent."""
 
     def resend(self, letter: DeadLetter) -> ResendStep | None:
         """One letter, and its line in the audit; None: stopped before it was sent."""
@@ -214,6 +217,7 @@ class _Run:
             return None
         else:
             step = _step(letter, topic, UNKNOWN, "interrupted: it may have been stored")
+            self._note(letter, _step(letter, topic, SENDING, None))
             try:
                 step = self._send(letter, sender, topic or "")
             finally:
@@ -277,7 +281,8 @@ class _Run:
             return _step(letter, topic, REFUSED, str(error))
         except PEER_ERRORS as error:
             return _step(letter, topic, UNKNOWN, f"it may have been stored: {error}")
-        reason = None if result.send_status == SEND_OK else _NOT_AS_SAFE
+        reason = _SECOND_COPY if letter_key(letter) in self.unsure else None
+        reason = reason if result.send_status == SEND_OK else _NOT_AS_SAFE
         return _step(letter, topic, result.send_status, reason, result.offset_msg_id)
 
     def _outgoing(self, letter: DeadLetter, topic: str) -> OutgoingMessage:

@@ -2,7 +2,8 @@
 
 Runs in the command's main thread; writes to stdout only. A command returns a Report (or yields
 several) and never prints. Text from peers loses its control characters here, so that a
-message cannot control the operator's terminal.
+message cannot control the operator's terminal, and those that turn the direction of writing: what
+stands behind them would be read backwards, and a name for another one.
 
 Tested by tests/tools/test_mqadmin_sending.py.
 """
@@ -18,8 +19,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_CONTROL_OR_BREAK: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_TURNS: Final = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""They turn the direction of writing (Unicode's Bidi_Control)."""
+_CONTROL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_TURNS}]")
+_CONTROL_OR_BREAK: Final = re.compile(rf"[\x00-\x1f\x7f-\x9f\u2028\u2029{_TURNS}]")
+_NOT_IN_JSON: Final = re.compile(rf"[\x7f-\x9f\u2028\u2029{_TURNS}]")
+"""What standard JSON leaves as it is, in strings only."""
 
 NO_DATA: Final = object()
 """The data of a report that only people need: a heading, a note."""
@@ -120,7 +125,7 @@ def display_width(text: str) -> int:
 
 
 def safe_line(text: str) -> str:
-    """A text for one line: control characters and line breaks as \\xNN."""
+    """A text for one line: control characters and line breaks as \\xNN or \\uNNNN."""
     return _CONTROL_OR_BREAK.sub(_escape, text)
 
 
@@ -161,5 +166,6 @@ def _print_json_list(reports: Iterable[Report]) -> None:
 
 
 def json_text(data: Any) -> str:
-    """Compact standard JSON; a report without data is null."""
-    return msgspec.json.encode(None if data is NO_DATA else data).decode()
+    """Compact standard JSON, for a terminal, too; a report without data is null."""
+    text = msgspec.json.encode(None if data is NO_DATA else data).decode()
+    return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

@@ -1,8 +1,10 @@
-"""ResendAudit: one line of JSON for each dead letter that was sent again, or was not.
+"""ResendAudit: lines of JSON that say which dead letters were sent again, and which were not.
 
 A file that only grows; written by the threads that resend, in any number of processes: each line is
-one append, and a group's letters are resent by one run at a time. A line is on disk before the next
-message is sent. Read back, the file says what need not be sent again. It knows no broker.
+one append, and a group's letters are resent by one run at a time. A line is on disk before the
+message is sent (SENDING), its result before the next one is: a run that is killed in between leaves
+the first, which says that nobody knows. Read back, the file says what need not be sent again, and
+what may have been. It knows no broker.
 
 Tested by tests/tools/test_dead_letter_resend.py.
 """
@@ -25,6 +27,10 @@ from tools.errors import AdminError
 
 DEFAULT_AUDIT_FILE: Final = Path("~/logs/rocketmqlogs/dlq-resend.jsonl")
 SEND_OK: Final = "SEND_OK"
+SENDING: Final = "SENDING"
+"""It is about to be sent."""
+UNKNOWN: Final = "UNKNOWN"
+"""No answer came: it may have been stored."""
 
 
 LetterKey = tuple[str, int]
@@ -49,7 +55,8 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     topic: str | None
     """Where it was sent."""
     result: str
-    """SEND_OK: it was resent. Everything else: it was not, or nobody knows."""
+    """SEND_OK: it was resent. SENDING without another line behind it, and UNKNOWN: nobody knows.
+    Everything else: it was not."""
     reason: str | None = None
     new_msg_id: str | None = None
     """The offset id that the copy has; also of one that is stored, but not as safely as asked."""
@@ -109,6 +116,21 @@ class ResendAudit:
                 if line.group == group and line.result == SEND_OK:
                     found[line.letter_id, line.stored_ms] = line
         return found
+
+    def unsure(self, group: str) -> dict[LetterKey, AuditLine]:
+        """The letters of a group of which nobody knows whether they were resent, and since when:
+        no answer came to the last attempt, or the run ended before it could say so."""
+        last: dict[LetterKey, AuditLine] = {}
+        with self._named():
+            for line in self._lines():
+                if line.group == group:
+                    last[line.letter_id, line.stored_ms] = line
+        resent = self.resent(group)
+        return {
+            key: line
+            for key, line in last.items()
+            if line.result in (SENDING, UNKNOWN) and key not in resent
+        }
 
     def _lines(self) -> Iterator[AuditLine]:
         decoder = msgspec.json.Decoder(AuditLine)

@@ -148,6 +148,10 @@ class PlainPermissionManager:
         """The data version of conf/plain_acl.yml; 0 if the file does not exist."""
         return self.data_versions().get(str(self.default_path), DataVersion())
 
+    def contents(self) -> tuple[PlainAclFile, ...]:
+        """What every file in use says. Contains secret keys."""
+        return tuple(file.values for file in self._files)
+
     def texts(self) -> Mapping[str, str]:
         """Every file in use: its name below conf, and its text. Contains secret keys."""
         return texts_of(self._files)

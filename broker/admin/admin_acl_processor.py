@@ -12,10 +12,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from broker.acl.plain_acl_file import PlainAccessConfig
 from broker.acl.plain_permission_manager import AccountChange, AclChangeError
 from broker.out.broker_outer_api import BrokerIdentity
 from broker.processor.table_processor import TableProcessor
 from remoting.address_patterns import split_list
+from remoting.body.acl_accounts import AclAccount, AclAccounts
 from remoting.body.acl_files import AclFiles, AclFileText
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
@@ -40,7 +44,7 @@ OFF: Final = "access control is off on this broker; set aclEnable=true and resta
 
 
 class AdminAclProcessor(TableProcessor):
-    """Codes 50, 51, 52, 53 and GET_ACL_FILES."""
+    """Codes 50 to 54 and GET_ACL_FILES."""
 
     def __init__(self, acl: PlainPermissionManager | None, identity: BrokerIdentity) -> None:
         """`acl` None: aclEnable=false."""
@@ -50,6 +54,7 @@ class AdminAclProcessor(TableProcessor):
                 RequestCode.DELETE_ACL_CONFIG: self.delete_account,
                 RequestCode.GET_BROKER_CLUSTER_ACL_INFO: self.get_versions,
                 RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: self.update_white_addresses,
+                RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: self.get_accounts,
                 RequestCode.GET_ACL_FILES: self.get_files,
             }
         )
@@ -125,6 +130,18 @@ class AdminAclProcessor(TableProcessor):
         )
         return request.response(ResponseCode.SUCCESS, None, encode_header(header))
 
+    def get_accounts(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """54: the accounts of all files, without their secrets (RocketMQ: with them)."""
+        acl = self._require(ResponseCode.SYSTEM_ERROR)
+        files = acl.contents()
+        body = AclAccounts(
+            global_white_addrs=[each for file in files for each in file.white_addresses],
+            plain_access_configs=[_without_secret(one) for file in files for one in file.accounts],
+        )
+        return request.response(ResponseCode.SUCCESS, body=msgspec.json.encode(body))
+
     def get_files(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """28907 (an extension of this broker): every file with its text, for a slave."""
         acl = self._require(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
@@ -136,6 +153,18 @@ class AdminAclProcessor(TableProcessor):
         if self._acl is None:
             raise RequestError(failure, OFF)
         return self._acl
+
+
+def _without_secret(account: PlainAccessConfig) -> AclAccount:
+    return AclAccount(
+        access_key=account.access_key,
+        white_remote_address=account.white_remote_address,
+        admin=account.admin,
+        default_topic_perm=account.default_topic_perm,
+        default_group_perm=account.default_group_perm,
+        topic_perms=list(account.topic_perms),
+        group_perms=list(account.group_perms),
+    )
 
 
 def _change(failure: ResponseCode, change: Callable[[], None], lead: str = "") -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from broker.metrics.dump_file_names import find_dump_files, place_of
 from broker.metrics.dump_history import LEAD_MS, DumpHistory, step_ms
-from broker.metrics.dump_lines import DumpLines
+from broker.metrics.dump_lines import DumpLines, DumpOwner
 from broker.metrics.metrics_answers import MetricsAnswers
 from broker.metrics.metrics_dump_files import DumpSettings
 from broker.processor.table_processor import TableProcessor
@@ -93,10 +93,12 @@ class AdminMetricsProcessor(TableProcessor):
     def _read(self, header: GetMetricsDumpRequestHeader, dump: DumpSettings) -> bytes:
         begin_ms, end_ms = header.begin_timestamp, header.end_timestamp
         place = place_of(dump.cluster, dump.broker)
-        files = find_dump_files(dump.directory, place, dump.broker_id)
+        files = find_dump_files(dump.directory, place, None)
+        owner = DumpOwner(host=dump.host, broker_id=dump.broker_id, is_shared=dump.is_shared)
+        lines = DumpLines(files, begin_ms - LEAD_MS, end_ms, owner)
         step = step_ms(begin_ms, end_ms, header.max_points, dump.interval_ms)
         history = DumpHistory(begin_ms, end_ms, step, self._clock)
-        return msgspec.json.encode(history.read(DumpLines(files, begin_ms - LEAD_MS, end_ms)))
+        return msgspec.json.encode(history.read(lines))
 
 
 def _error(text: str) -> RequestError:

@@ -2,8 +2,8 @@
 
 Runs on the scheduled executor of `remoting`, the only writer of these series. A series whose
 subject no longer exists is hidden. Series beyond the slot limit are merged under __overflow__:
-counts are summed, of ages the maximum is shown. Consumer lag is consumer_lag_calculator.py's. Knows
-no request.
+counts are summed, of ages the maximum is shown (gauge_series.py). Consumer lag is
+consumer_lag_calculator.py's. Knows no request.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from broker.client.consumer_manager import ConsumerManager
 from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
 from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator
+from broker.metrics.gauge_series import Labels, set_series
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.system_topics import SystemTopics, is_system_group
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
-from ipc.metric_slots import OVERFLOW, MetricSlots
+from ipc.metric_slots import MetricSlots
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.heartbeat import ConsumeType
 from remoting.language_code import language_name
@@ -31,7 +32,6 @@ from remoting.mq_version import version_name
 
 SAMPLING_MS: Final = 5_000
 _PROTOCOL: Final = "remoting"
-Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,26 +128,6 @@ class BrokerGauges:
             self._set(metric, found[metric])
         for metric in _LAG_AGES:
             self._set(metric, found[metric], max)
-
-
-def set_series(
-    slots: MetricSlots,
-    metric: Metric,
-    found: Mapping[Labels, float],
-    merge: Callable[[float, float], float] = operator.add,
-) -> None:
-    """Replace the series of a gauge. `merge` combines two values that go into __overflow__."""
-    overflow = (OVERFLOW,) * len(metric.labels)
-    for labels in slots.series(metric.name).keys() - found.keys() - {overflow}:
-        slots.hide(metric.name, labels)
-    values: dict[int, float] = {}
-    for labels, value in found.items():
-        slot = slots.find(metric.name, labels)
-        values[slot] = merge(values[slot], value) if slot in values else value
-    for slot, value in values.items():
-        slots.values[slot] = value
-    if slots.series(metric.name).get(overflow) not in values:
-        slots.hide(metric.name, overflow, is_gauge=True)
 
 
 _LAG_COUNTS: Final = (

@@ -34,7 +34,9 @@ class DumpFile:
     path: Path
     day: str
     hhmm: str
+    broker_id: int
     boot: str
+    """The first digits of it."""
     seq: int
     hidden: bool
     packed: bool
@@ -62,8 +64,9 @@ def place_of(cluster: str, broker: str) -> Path:
     return Path(f"cluster={path_component(cluster)}", f"broker={path_component(broker)}")
 
 
-def find_dump_files(directory: Path, place: Path, broker_id: int) -> list[DumpFile]:
-    """The files of all runs of a broker. place: from `place_of`. Raises OSError."""
+def find_dump_files(directory: Path, place: Path, broker_id: int | None) -> list[DumpFile]:
+    """The files of all runs of a broker; None: of every broker of the group. place: from
+    `place_of`. Raises OSError."""
     found = []
     for day in list_names(directory):
         match = _DATE.fullmatch(day)
@@ -72,7 +75,7 @@ def find_dump_files(directory: Path, place: Path, broker_id: int) -> list[DumpFi
         parent = directory / day / place
         for name in list_names(parent):
             parts = _NAME.fullmatch(name.removesuffix(".tmp"))
-            if parts is None or int(parts["broker_id"]) != broker_id:
+            if parts is None or broker_id not in (None, int(parts["broker_id"])):
                 continue
             if name.endswith(".tmp") != bool(parts["hidden"]):
                 continue
@@ -81,6 +84,7 @@ def find_dump_files(directory: Path, place: Path, broker_id: int) -> list[DumpFi
                     path=parent / name,
                     day=match[1],
                     hhmm=parts["hhmm"],
+                    broker_id=int(parts["broker_id"]),
                     boot=parts["boot"],
                     seq=int(parts["seq"]),
                     hidden=bool(parts["hidden"]),

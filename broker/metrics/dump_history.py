@@ -1,7 +1,8 @@
 """DumpHistory: points and incidents of a range of time, from the lines of a broker's own dump.
 
 A thread of a request pool in process `remoting`, one request at a time. Reads for a limited time
-and then says how far it has come. Counts are differences of a life's counters, never across lives.
+and then says how far it has come. Counts are differences of a life's counters, never across lives,
+except for what the next life's first line tells of the end of one that was killed.
 Knows no request and no names of files.
 
 Tested by tests/broker/metrics/test_dump_history.py.
@@ -15,8 +16,11 @@ from broker.metrics.dump_lines import DumpLine, DumpLines, ReplicaLine, Sends
 from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
 from remoting.body.metrics_answer import (
+    IN_ORDER,
+    KILLED,
     UNKNOWN,
     DumpIncident,
+    DumpLife,
     DumpPoint,
     LatencyCounts,
     MetricsDumpAnswer,
@@ -27,6 +31,7 @@ LEAD_MS: Final = 60_000
 """How long before the range lines are read, for the differences and states that it begins with."""
 BUDGET_MS: Final = 2_000
 MAX_INCIDENTS: Final = 5_000
+MAX_LIVES: Final = 1_000
 _MISSING_INTERVALS: Final = 3
 """Lines are missing after as many intervals without one."""
 _IN_SYNC: Final = ReplicaState.in_sync.value
@@ -50,6 +55,7 @@ class DumpHistory:
         count = -(-(end_ms - begin_ms) // step)
         self._points = [_Point(begin_ms + number * step) for number in range(count)]
         self._incidents = _Incidents(begin_ms)
+        self._lives = _Lives()
         self._before: DumpLine | None = None
 
     def read(self, lines: DumpLines) -> MetricsDumpAnswer:
@@ -74,10 +80,11 @@ class DumpHistory:
             bad_lines=lines.bad,
             points=[point.done() for point in self._points if point.ts < until_ms],
             incidents=self._incidents.found,
+            lives=self._lives.found(),
         )
 
     def _take(self, line: DumpLine) -> None:
-        before = self._before
+        last = before = self._before
         if before is not None and before.boot != line.boot:
             before = None
         if before is not None and line.seq <= before.seq:
@@ -85,7 +92,11 @@ class DumpHistory:
         self._before = line
         self._incidents.take(line)
         if line.ts >= self._begin_ms:
-            self._points[(line.ts - self._begin_ms) // self._step].take(line, before)
+            self._lives.take(line)
+            point = self._points[(line.ts - self._begin_ms) // self._step]
+            point.take(line, before)
+            if last is not None and line.ended is not None and line.ended.boot == last.boot:
+                point.add_sends(line.ended.sends, last.sends)
 
 
 class _Point:
@@ -95,6 +106,7 @@ class _Point:
         self.ts = ts
         self._lines = 0
         self._role: str | None = None
+        self._broker_id: int | None = None
         self._replicas: dict[str, ReplicaPoint] = {}
         self._sends: dict[str, int] = {}
         self._latency = LatencyCounts()
@@ -105,6 +117,7 @@ class _Point:
         """before: the line before it of the same life, if there is one."""
         self._lines += 1
         self._role = line.role
+        self._broker_id = line.broker_id
         for replica in line.replicas:
             self._replicas[replica.id] = _worse(self._replicas.get(replica.id), replica)
         if line.exposure is not None:
@@ -113,10 +126,15 @@ class _Point:
             return
         self._msgs_in += _risen(line.msgs_in, before.msgs_in)
         self._add_latency(line, before)
-        if line.sends is not None and before.sends is not None:
-            for status in Sends.__struct_fields__:
-                risen = _risen(getattr(line.sends, status), getattr(before.sends, status))
-                self._sends[status] = self._sends.get(status, 0) + risen
+        self.add_sends(line.sends, before.sends)
+
+    def add_sends(self, now: Sends | None, before: Sends | None) -> None:
+        """What was answered between two lines of a life, or between its last one and its end."""
+        if now is None or before is None:
+            return
+        for status in Sends.__struct_fields__:
+            risen = _risen(getattr(now, status), getattr(before, status))
+            self._sends[status] = self._sends.get(status, 0) + risen
 
     def _add_latency(self, line: DumpLine, before: DumpLine) -> None:
         now, old, known = line.ack_latency, before.ack_latency, self._latency
@@ -133,6 +151,7 @@ class _Point:
         return DumpPoint(
             ts=self.ts,
             lines=self._lines,
+            broker_id=self._broker_id,
             role=self._role,
             replicas=self._replicas,
             sends=self._sends,
@@ -164,6 +183,43 @@ def _worse(known: ReplicaPoint | None, line: ReplicaLine) -> ReplicaPoint:
         worst_state=next((state for state in _WORST if state in states), line.state),
         in_sync=known.in_sync and is_in_sync,
     )
+
+
+class _Lives:
+    """Lives of the broker, by the lines of a range."""
+
+    def __init__(self) -> None:
+        self._ended: list[DumpLife] = []
+        self._first: DumpLine | None = None
+        self._last: DumpLine | None = None
+
+    def take(self, line: DumpLine) -> None:
+        """A line, in the order of time."""
+        if self._last is not None and self._last.boot != line.boot:
+            self._end(IN_ORDER if self._last.final else KILLED)
+        if self._first is None:
+            self._first = line
+        self._last = line
+
+    def found(self) -> list[DumpLife]:
+        """The newest ones, as far as an answer has room."""
+        if self._last is not None:
+            self._end(IN_ORDER if self._last.final else None)
+        return self._ended[-MAX_LIVES:]
+
+    def _end(self, end: str | None) -> None:
+        first, last = self._first, self._last
+        if first is not None and last is not None:
+            life = DumpLife(
+                boot=first.boot,
+                brokerId=first.broker_id,
+                from_=first.ts,
+                to=last.ts,
+                started=first.seq == 1,
+                end=end,
+            )
+            self._ended.append(life)
+        self._first = self._last = None
 
 
 class _Incidents:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
@@ -59,6 +60,13 @@ class Exposure(msgspec.Struct):
     bytes_at_most: int
 
 
+class Ended(msgspec.Struct):
+    """The last counters of the life before, which was killed."""
+
+    boot: str
+    sends: Sends
+
+
 class DumpLine(msgspec.Struct):
     """docs/metrics_dump.md says what the fields mean; version 1 lacks those with a default."""
 
@@ -72,17 +80,47 @@ class DumpLine(msgspec.Struct):
     replicas: list[ReplicaLine]
     sends: Sends | None = None
     exposure: Exposure | None = None
+    broker_id: int = 0
+    host: str | None = None
+    final: bool = False
+    ended: Ended | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOwner:
+    """Whose lines are wanted: a broker's, under whatever broker id it wrote them. A failover gives
+    it another one, and its group's other brokers may write into the same directory."""
+
+    host: str
+    """As in its lines."""
+    broker_id: int
+    """Its present one."""
+    is_shared: bool
+    """Whether others may write into the directory."""
+
+    def has(self, line: DumpLine) -> bool:
+        """Whether a life with this line is one of the broker's. In a directory of its own, lives
+        under its present id are, whatever its address was then; so are those of version 1."""
+        if line.host == self.host:
+            return True
+        return line.broker_id == self.broker_id and not (self.is_shared and line.host is not None)
 
 
 class DumpLines:
     """Iterated once: the lines of these files. Owned by: one thread."""
 
-    def __init__(self, files: list[DumpFile], begin_ms: int, end_ms: int) -> None:
-        """files: of one broker; those that can have no line in [begin_ms, end_ms) are left out. One
-        that is there both plain and compressed is read twice: its lines have the same `seq`."""
+    def __init__(
+        self, files: list[DumpFile], begin_ms: int, end_ms: int, owner: DumpOwner | None = None
+    ) -> None:
+        """files: of one group; those that can have no line in [begin_ms, end_ms) are left out, and
+        those of lives that are not the owner's (None: all are). One that is there both plain and
+        compressed is read twice: its lines have the same `seq`."""
         self._files = [
             file for file in files if not file.hidden and _overlaps(file, begin_ms, end_ms)
         ]
+        self._owner = owner
+        self._lives: dict[tuple[int, str], bool] = {}
+        """By broker id and boot, as in the names of files: whether it is the owner's."""
         self._range = (begin_ms, end_ms)
         self._decoder = msgspec.json.Decoder(DumpLine)
         self.bad = 0
@@ -91,6 +129,8 @@ class DumpLines:
     def __iter__(self) -> Iterator[DumpLine]:
         begin_ms, end_ms = self._range
         for file in self._in_order():
+            if not self._is_owned(file):
+                continue
             for line in self._lines_of(file):
                 if begin_ms <= line.ts < end_ms:
                     yield line
@@ -104,10 +144,27 @@ class DumpLines:
             files = minutes[minute]
             yield from files if len(files) == 1 else sorted(files, key=self._first_ms)
 
-    def _first_ms(self, file: DumpFile) -> int:
+    def _is_owned(self, file: DumpFile) -> bool:
+        """By the first line of the life that is found; what has none is looked at again."""
+        if self._owner is None:
+            return True
+        life = file.broker_id, file.boot
+        known = self._lives.get(life)
+        if known is None:
+            first = self._first(file)
+            if first is None:
+                return file.broker_id == self._owner.broker_id
+            known = self._lives[life] = self._owner.has(first)
+        return known
+
+    def _first(self, file: DumpFile) -> DumpLine | None:
         bad = self.bad
         first = next(self._lines_of(file), None)
         self.bad = bad  # They are counted when the file is read.
+        return first
+
+    def _first_ms(self, file: DumpFile) -> int:
+        first = self._first(file)
         return 0 if first is None else first.ts
 
     def _lines_of(self, file: DumpFile) -> Iterator[DumpLine]:

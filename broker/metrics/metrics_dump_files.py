@@ -65,6 +65,12 @@ class DumpSettings:
     """The file that says under which broker id this store's last life wrote
     (broker/metrics/dump_life.py)."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other brokers of the group may write there: it is not beneath the store."""
+        root = None if self.past_life is None else self.past_life.parent
+        return root is None or not self.directory.is_relative_to(root)
+
 
 class Mark(msgspec.Struct, frozen=True):
     """The fields that give the position of a line; others are ignored."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.metrics import metrics_table as table
-from broker.metrics.broker_gauges import set_series
+from broker.metrics.gauge_series import set_series
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots
 from ipc.service_thread import ServiceThread

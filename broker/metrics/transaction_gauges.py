@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Final
 
 from broker.metrics import metrics_table as table
-from broker.metrics.broker_gauges import Labels, set_series
+from broker.metrics.gauge_series import Labels, set_series
 from broker.metrics.waiting_halves import Waiting, WaitingHalves
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock

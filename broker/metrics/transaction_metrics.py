@@ -72,11 +72,6 @@ class TransactionMetrics:
             slot = self._slots.find(metric.name, (topic,), metric.size)
             self._observe(metric, slot, waited_ms // _MS_PER_S)
 
-    def dropped(self, halves: Iterable[int]) -> None:
-        """These are not going to be ended."""
-        for half in halves:
-            self.waiting.remove(half)
-
     def hide_gone(self, topics: Collection[str]) -> None:
         """Hide the series of deleted topics."""
         for metric in _BY_TOPIC:

@@ -2,8 +2,9 @@
 
 Each round it looks at the group (PreOnlinePeers) and does what the rules say next (pre_online.py):
 exchange addresses, take back what a replica did in this master's place, come online. A peer that
-fails is asked again after a pause. Whom it waits for is in the log every ten seconds, and in the
-control page for operators. In process `remoting`; ends when the broker is online.
+fails is asked again after a pause, and what a name server says of the group otherwise than at the
+round's beginning is acted upon after one. Whom it waits for is in the log every ten seconds, and in
+the control page for operators. In process `remoting`; ends when the broker is online.
 
 Tested by tests/broker/wiring/test_pre_online.py.
 """
@@ -93,11 +94,11 @@ class PreOnlineService(ServiceThread):
     def step(self) -> None:
         """One round."""
         try:
-            seen = self._look()
-            step = self._rules.next_step(self._state, seen)
-            while self._carry_out(step, seen) and not self.stopped:
+            first = seen = self._look()
+            while self._carry_out(self._rules.next_step(self._state, seen), seen):
                 seen = self._look()
-                step = self._rules.next_step(self._state, seen)
+                if self.stopped or _group(seen) != _group(first):
+                    break  # a name server that says another thing each time is not asked at once
         except TROUBLE as error:
             self._note_trouble(error)
         if not self.stopped:
@@ -190,3 +191,7 @@ class PreOnlineService(ServiceThread):
         if text != self._trouble:
             log.warning("isolated: %s", text)
             self._trouble = text
+
+
+def _group(seen: Seen) -> frozenset[MemberAddress]:
+    return frozenset(seen.members or ())

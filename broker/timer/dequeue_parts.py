@@ -9,6 +9,7 @@ from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_progress import TimerProgress
+from broker.timer.unpublished_deliveries import UnpublishedDeliveries
 from broker.topic.lost_topics import PutBackTopic
 from broker.topic.table_protocols import PutStats
 from ipc.clock import Clock
@@ -29,6 +30,7 @@ class DequeueParts:
     units: TimerLogReader
     progress: TimerProgress
     early: EarlyDeliveries
+    unpublished: UnpublishedDeliveries
     counters: memoryview[int]
     """The control page."""
     safe_offset: Callable[[], int]

@@ -9,10 +9,10 @@ later, until it is: a message leaves a slot only when it is in the log, or can n
 queue has no room waits alone: it goes back to the timer topic for a later slot, as one that rolls.
 Corresponds to the dequeue services of RocketMQ's TimerMessageStore.
 
-Progress: TimerProgress and EarlyDeliveries know at once what is in the log; TIMER_READ_TIME_MS, up
-to where `store` and slaves may take the timers for delivered, follows when a slot is closed and all
-of it flushed (and replicated, where sends wait for that). So over kills of processes nothing is
-delivered twice, over an end of the machine little is, and nothing is ever lost.
+Progress: DeliveryNotes know at once what is in the log; TIMER_READ_TIME_MS, up to where `store` and
+slaves may take the timers for delivered, follows when a slot is closed and all of it flushed (and
+replicated, where sends wait for that). So over kills of processes nothing is delivered twice, over
+an end of the machine little is, and nothing is ever lost.
 
 Tested by tests/broker/timer/test_open_slots.py.
 """
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from broker.append.delivery_rounds import deliver_in_rounds
 from broker.append.diverted_messages import REAL_TOPIC, home_of
 from broker.timer.delivered_properties import delivered_properties, put_off_properties
+from broker.timer.delivery_notes import DeliveryNotes
 from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.open_slot import OpenSlot, SlotReads
 from broker.timer.open_slots import OpenSlots
@@ -121,9 +122,7 @@ class TimerDequeueService:
         """Closed ones that are being delivered; the order is whose turn it is."""
         self._next_ms = 0
         """The next slot to look at; 0: not known yet."""
-        self._changed: set[SlotDelivery] = set()
-        self._early: list[tuple[int, int]] = []
-        """Slot and record of what was delivered of open slots."""
+        self._notes = DeliveryNotes(parts)
         self._published = PublishedReadTime(parts.counters, parts.safe_offset, parts.clock)
         self._last_end = 0
         """Where the last delivered record ends."""
@@ -138,8 +137,7 @@ class TimerDequeueService:
     def start(self, loop: SelectorLoop) -> None:
         """Begin to deliver; the log is open. Raises OSError."""
         self._last_end = self._log.position
-        self._parts.progress.open(self._last_end)
-        self._parts.early.open(self._last_end)
+        self._notes.open(self._last_end)
         self._running = True
         deliver_in_rounds(
             loop,
@@ -169,8 +167,7 @@ class TimerDequeueService:
         """After the last commit of an orderly stop: the store flushes what is in the log."""
         if self._next_ms:
             self._counters[TIMER_READ_TIME_MS] = self.read_time_ms
-        self._parts.progress.close()
-        self._parts.early.close()
+        self._notes.close()
 
     @property
     def read_time_ms(self) -> int:
@@ -179,16 +176,7 @@ class TimerDequeueService:
 
     def turn_end(self) -> None:
         """The log's records of this turn are published: they are delivered."""
-        if not self._changed and not self._early:
-            return
-        parts, end = self._parts, self._log.position
-        for slot_ms, phy_offset in self._early:
-            parts.early.record(slot_ms, phy_offset, end)
-        for slot in self._changed:
-            parts.progress.record(slot.slot_ms, slot.delivered, slot.last_pos, end)
-        self._early.clear()
-        self._changed.clear()
-        parts.early.free_before(self.read_time_ms)
+        self._notes.turn_end(self._log.position, self.read_time_ms)
 
     # -- delivering ------------------------------------------------------------------------------
 
@@ -340,13 +328,13 @@ class TimerDequeueService:
     def _drop(self, slot: SlotDelivery, due: DueMessage) -> None:
         if due.lost and due.unit is not None:
             log.error("slot %s: no timer message at %s: dropped", slot.slot_ms, due.unit.phy_offset)
-        self._count(slot)
+        self._notes.count(slot)
 
     def _deliver(self, slot: SlotDelivery | OpenSlot, unit: TimerUnit, message: Message) -> None:
         with self._guard.of(unit.phy_offset):
             self._put(slot, unit, message)
             return
-        self._count(slot)
+        self._notes.count(slot)
 
     def _put(self, slot: SlotDelivery | OpenSlot, unit: TimerUnit, message: Message) -> None:
         home = (TIMER_TOPIC, 0) if unit.rolls else home_of(message.properties)
@@ -356,7 +344,7 @@ class TimerDequeueService:
                 slot.slot_ms,
                 message.phy_offset,
             )
-            self._count(slot)
+            self._notes.count(slot)
             return
         now_ms, full = self._parts.clock.now_ms(), None
         properties = delivered_properties(message.properties, unit, now_ms)
@@ -382,7 +370,7 @@ class TimerDequeueService:
         """A message is in the log; published at the end of the turn."""
         self._last_end = end = self._log.position
         self.delivered += 1
-        self._count(delivery.slot)
+        self._notes.count_placed(delivery.slot, end)
         if delivery.full is not None:
             self._parts.room_waits.put_off(
                 PutOffBy.TIMER_DELIVERY, delivery.phy_offset, delivery.full
@@ -405,11 +393,4 @@ class TimerDequeueService:
     ) -> None:
         """It can never be stored."""
         self._guard.put(phy_offset, why)
-        self._count(slot)
-
-    def _count(self, slot: SlotDelivery | OpenSlot) -> None:
-        if isinstance(slot, OpenSlot):
-            self._early.append((slot.slot_ms, slot.count_one()))
-        else:
-            slot.count_one()
-            self._changed.add(slot)
+        self._notes.count(slot)

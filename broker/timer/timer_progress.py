@@ -14,8 +14,8 @@ after the broker was a slave; the flushed read time of `timercheck` counts then.
           i8 position of the last one's unit in the timer log (by which the entry of a slot that
           was built anew shows)
 
-Numbers are little-endian. One entry is written after the log's publication of what it counts: a
-kill between the two (some microseconds) delivers the messages of one turn twice.
+Numbers are little-endian. One entry is written after the log's publication of what it counts; what
+a kill leaves between the two is in UnpublishedDeliveries.
 """
 
 from __future__ import annotations

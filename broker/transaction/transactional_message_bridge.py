@@ -283,13 +283,12 @@ class _Batch:
 
     def _on_placed(self, index: int, rewrite: Rewrite, phy_offset: int, queue_offset: int) -> None:
         """A copy was appended."""
-        halves, waiting = self._parts.halves, self._parts.waiting
+        halves = self._parts.halves
         if rewrite.topic == TRANS_HALF_TOPIC:
             (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, queue_offset)
-            waiting.move(rewrite.half, queue_offset)
+            self._parts.waiting.move(rewrite.half, queue_offset)
         else:
-            for half in halves.forget(rewrite.half):
-                waiting.remove(half)
+            halves.forget(rewrite.half)  # It waits until the round has passed it.
         self.settle(index, Rewritten((phy_offset, queue_offset)))
 
     def _on_refused(self, index: int, rewrite: Rewrite, code: ResponseCode, remark: str) -> None:

@@ -23,6 +23,7 @@ from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_processor import TimerProcessor
 from broker.timer.timer_progress import TimerProgress
 from broker.timer.timer_put import TimerPut
+from broker.timer.unpublished_deliveries import UnpublishedDeliveries
 from broker.topic.lost_topics import PutBackTopic
 from broker.topic.system_topics import TIMER_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -96,6 +97,9 @@ class Timers:
         )
         self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
         self._early = EarlyDeliveries(options.store.timer_early_path, self._precision_ms)
+        self._unpublished = UnpublishedDeliveries(
+            options.store.timer_unpublished_path, self._precision_ms
+        )
         self._units = TimerLogReader(
             options.store.timer_log_path, options.store.mapped_file_size_timer_log
         )
@@ -125,12 +129,14 @@ class Timers:
             self._dequeue.stop(at_once=True)
             self._progress.close()
             self._early.let_go()
+            self._unpublished.close()
             self._dequeue = self._make_dequeue()
 
     def follow(self) -> None:
         """This is a slave: its master delivers."""
         self._progress.remove()
         self._early.remove()
+        self._unpublished.remove()
 
     def info(self) -> TimerInfo:
         """For request 28; any thread."""
@@ -185,6 +191,7 @@ class Timers:
                 units=self._units,
                 progress=self._progress,
                 early=self._early,
+                unpublished=self._unpublished,
                 counters=self._counters,
                 safe_offset=self._safe_offset,
                 stats=self._stats,

@@ -6,7 +6,7 @@ In process `console`: `wrap` on uvicorn's loop, the rest on any thread.
     application = access.wrap(ConsoleApp(Site(..., extra_routes=access.routes())).application())
     session = access.session_of(request)              # None: nobody signed in
     session, fields = await access.form(request)      # of an action's POST; ConsoleError
-    access.require_judge(session, broker_address)     # before a change; ConsoleError
+    access.check_of(session)(broker_address)          # before a change, or a look at messages
     entry = access.intend(request, session, "deleteTopic", fields)   # AuditError: do nothing
     entry.done() | .refused(why) | .failed(why)
 
@@ -75,6 +75,8 @@ class AccessOptions:
     port: int
     ways: Ways
     is_read_only: bool = False
+    name_servers: Collection[str] = ()
+    """Which have no accounts."""
 
 
 class Access:
@@ -143,20 +145,29 @@ class Access:
 
         A broker without access control, a name server, and a broker whose white list has the
         console's address would obey the console, not the account: there only the operator may
-        change something.
+        change something, or see messages.
         """
         account = session.account
         if account.kind is not Kind.OPERATOR and not self._judges(account, address):
             raise ConsoleError(
-                f"{address} does not check accounts for this console, so that only the holder of "
-                "the link which bin/mqconsole printed may change something there.",
+                f"{address} does not check accounts for this console, or does not answer now, so "
+                "that only the holder of the link which bin/mqconsole printed may do this there.",
                 403,
             )
+
+    def check_of(self, session: Session) -> Callable[[str], None]:
+        """What to call with each address that is asked for this reader: see require_judge."""
+
+        def check(address: str) -> None:
+            if address not in self._options.name_servers:
+                self.require_judge(session, address)
+
+        return check
 
     async def form(self, request: Request) -> tuple[Session, dict[str, str]]:
         """The reader and fields of an action's POST; ConsoleError unless it is a reader's own."""
         session = self.require_change(self.session_of(request))
-        return session, await self._own_fields(request, session)
+        return session, await _own_fields(request, session)
 
     def intend(
         self,
@@ -246,7 +257,7 @@ class Access:
     async def _sign_out(self, request: Request) -> Response:
         session = self.session_of(request)
         if session is not None:
-            await self._own_fields(request, session)
+            await _own_fields(request, session)
             self._sessions.sign_out(session)
         answer = RedirectResponse("/", 303)
         is_tls = origin_of(request).is_tls
@@ -256,14 +267,6 @@ class Access:
         return answer
 
     # -- inside --------------------------------------------------------------------------------
-
-    async def _own_fields(self, request: Request, session: Session) -> dict[str, str]:
-        fields = await form_of(request)
-        if not is_right(session, fields):
-            raise ConsoleError(
-                "This form is of an earlier sign-in. Nothing was done: load the page again.", 403
-            )
-        return fields
 
     def _sign_in_page(self, request: Request, target: str, why: str, status: int) -> Response:
         context = {"title": "Sign in", "next": safe_next(target), "why": why}
@@ -302,3 +305,12 @@ def _target(request: Request, query: str) -> str:
 def _who(request: Request, account: Account) -> Who:
     origin = origin_of(request)
     return Who(account.name, account.kind.value, origin.address, origin.host)
+
+
+async def _own_fields(request: Request, session: Session) -> dict[str, str]:
+    fields = await form_of(request)
+    if not is_right(session, fields):
+        raise ConsoleError(
+            "This form is of an earlier sign-in. Nothing was done: load the page again.", 403
+        )
+    return fields

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from conf.atomic_file import make_directory, sync_directory
+from conf.secret_names import is_secret_name
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ DONE: Final = "done"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
+HIDDEN: Final = "(hidden)"
 
 
 class AuditError(Exception):
@@ -116,7 +118,9 @@ class AuditLog:
     ) -> Entry:
         """Announce a change. AuditError: it must not be done."""
         number = self._new_number()
-        shown = {name: text for name, text in fields.items() if name not in secret_fields}
+        shown = without_secrets(
+            {name: text for name, text in fields.items() if name not in secret_fields}
+        )
         self._write({"id": number, "event": INTENDS, **_who(who), "action": action}, shown)
         return Entry(number, self._write)
 
@@ -231,6 +235,17 @@ class AuditLog:
         for path in (self._path, *map(self._older, range(1, KEPT_FILES + 1))):
             with _as_audit_error(path), contextlib.suppress(FileNotFoundError):
                 yield from _lines_backward(path)
+
+
+def without_secrets(fields: Mapping[str, str]) -> dict[str, str]:
+    """Of what is a secret by its name only that there was one. A field `value` has the name that
+    `key` says, and may be JSON with names of its own: whoever sends a form past the page's refusals
+    leaves no secret in this file either."""
+    found = {}
+    for name, text in fields.items():
+        names = f"{fields.get('key', '')} {text}" if name == "value" else name
+        found[name] = HIDDEN if text and is_secret_name(names) else text
+    return found
 
 
 def encoded(line: Mapping[str, Any], fields: Mapping[str, str] | None) -> bytes:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from console.access.audit_log import HIDDEN
 from console.cells import rate_cell, whole
 from console.group_answers import Members, Running, members, running
 from console.lanes import Question
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.tables import Table, link, moment
 from console.views.groups import client_url
-from console.views.settings import HIDDEN, shown_value
+from console.views.settings import shown_value
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection
 from remoting.body.consumer_running_info import (

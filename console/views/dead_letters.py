@@ -35,7 +35,7 @@ from tools.errors import AdminError
 from tools.message_puller import TimeSpan
 from tools.message_text import KEYS, TAGS
 from tools.report import columns
-from tools.resend_audit import DEFAULT_AUDIT_FILE, ResendAudit
+from tools.resend_audit import DEFAULT_AUDIT_FILE, AuditLine, ResendAudit
 
 GROUPS: Final = columns("Group group | Dead letters count > | Last lastTimestamp")
 LETTERS: Final = columns(
@@ -102,11 +102,12 @@ def group_letters(reader: Reader, query: Query) -> Page:
         )
     )
     with ResendAudit(_audit_file(reader)) as audit:
-        resent = audit.resent(group)
+        resent, unsure = audit.resent(group), audit.unsure(group)
     rows = []
     for letter in found:
-        line = resent.get(letter_key(letter))
-        rows.append(_letter_row(letter, reader.now_ms, line.time_ms if line else None))
+        key = letter_key(letter)
+        cell = _resent_cell(resent.get(key), is_unsure=key in unsure)
+        rows.append(_letter_row(letter, reader.now_ms, cell))
     return Page(
         title=group,
         context={
@@ -129,7 +130,14 @@ def group_letters(reader: Reader, query: Query) -> Page:
     )
 
 
-def _letter_row(letter: DeadLetter, now_ms: int, resent_ms: int | None) -> list[object]:
+def _resent_cell(line: AuditLine | None, *, is_unsure: bool) -> TableCell | None:
+    """When it was resent; a run that ended before it had the result leaves nobody who knows."""
+    if is_unsure:
+        return TableCell("unknown: sent perhaps")
+    return None if line is None else moment(line.time_ms)
+
+
+def _letter_row(letter: DeadLetter, now_ms: int, resent: TableCell | None) -> list[object]:
     message = letter.message
     age_ms = max(now_ms - message.store_timestamp, 0)
     return [
@@ -141,7 +149,7 @@ def _letter_row(letter: DeadLetter, now_ms: int, resent_ms: int | None) -> list[
         TableCell(size_text(message.stored_body_size), message.stored_body_size),
         message.properties.get(KEYS),
         message.properties.get(TAGS),
-        moment(resent_ms),
+        resent,
     ]
 
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from console import metric_names as names
+from console.cells import whole
 from console.figures import CLUSTER, IN_TPS, OUT_TPS
-from console.health import findings, group_url, verdict
+from console.health import disk_ratio, findings, group_url, restarts, verdict
 from console.page import Page, Query, Reader, View
 from console.plots import Line, plot_data
 from console.snapshot import BrokerSeen
 from console.tables import Table, TableCell, badge, link
-from tools.broker_numbers import first_number, number, out_tps_key
+from tools.broker_numbers import first_number, out_tps_key
 from tools.report import columns
 
 FINDINGS: Final = columns("Severity severity | What what | Sentence sentence")
 BROKERS: Final = columns(
     "Cluster clusterName | Broker brokerName | Id brokerId > | Address brokerAddr | "
-    "State state | Version version | In/s inTps > | Out/s outTps > | Disk space >"
+    "State state | Version version | In/s inTps > | Out/s outTps > | Disk space > | "
+    "Ready ready | Process restarts restarts >"
 )
 
 
@@ -73,8 +76,26 @@ def _row(broker: BrokerSeen, now_ms: int) -> list[object]:
         broker.version,
         _number(first_number(runtime.get("putTps")), known=known),
         _number(first_number(runtime.get(out_tps_key(runtime))), known=known),
-        _share(number(runtime.get("commitLogDiskRatio"))) if known else None,
+        _disk(broker),
+        _ready(broker),
+        None if (count := restarts(broker)) is None else whole(count),
     ]
+
+
+def _disk(broker: BrokerSeen) -> TableCell | None:
+    """The fullest partition, of one of ours; of another broker that of its commit log."""
+    used = disk_ratio(broker)
+    return None if used is None else _share(used)
+
+
+def _ready(broker: BrokerSeen) -> TableCell | None:
+    is_ready = (
+        None if broker.metrics.value is None else broker.metrics.value.total(names.BROKER_READY)
+    )
+    if is_ready is None:
+        return None
+    state, text = ("well", "ready") if is_ready else ("critical", "not ready")
+    return TableCell(text, text, badge=state)
 
 
 def _number(value: float, *, known: bool) -> TableCell | None:

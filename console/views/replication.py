@@ -243,7 +243,7 @@ def _replica_row(
         ),
         moment(since),
         replica.last_error,
-        _age(replica.last_error_timestamp, now_ms),
+        _age(replica.last_error_timestamp, now_ms + broker.skew_ms),
     ]
 
 

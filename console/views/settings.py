@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from conf.secret_names import is_secret_name
+from console.access.audit_log import HIDDEN
 from console.known_settings import find_default, find_known
 from console.lanes import Question
 from console.one_broker import one_broker
@@ -27,7 +28,6 @@ SETTINGS: Final = columns(
     "Setting key | Value value | Default default | Changed changed | A change applies applies | "
     "At the others others"
 )
-HIDDEN: Final = "(hidden)"
 AGE_MS: Final = 10_000
 COMPARED: Final = 8
 """Other brokers that a setting is compared with."""

@@ -13,6 +13,9 @@ import msgspec
 
 UNKNOWN: Final = "unknown"
 """The state of an incident without lines: the broker, or its dump, was down."""
+IN_ORDER: Final = "in order"
+KILLED: Final = "killed"
+"""How a life ended: with a line that says so, or without it and another one began."""
 
 
 class MetricsAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +53,16 @@ class DumpPoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     ts: int
     """Its start."""
+    broker_id: int | None = None
+    """By its last line."""
     lines: int = 0
     """0: nothing is known of it."""
     role: str | None = None
     """By its last line."""
     replicas: dict[str, ReplicaPoint] = {}
     sends: dict[str, int] = {}
-    """Answers to sends by status."""
+    """Answers to sends by status. What a killed life had answered after its last line is booked
+    where the next life's first line is, if that knows it."""
     ack_latency: LatencyCounts = LatencyCounts()
     exposure_bytes_at_most: int | None = None
     """The most that would have been lost; None where no line tells it."""
@@ -76,6 +82,21 @@ class DumpIncident(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "
     state: str
 
 
+class DumpLife(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """A life of the broker, as far as its lines are in the range; a broker id belongs to it."""
+
+    boot: str
+    brokerId: int  # noqa: N815
+    from_: int
+    """Of its first line in the range; of line 1 that is its start."""
+    to: int
+    """Of its last line in the range."""
+    started: bool
+    """Its first line of all is in the range."""
+    end: str | None = None
+    """IN_ORDER, KILLED, or None: it goes on, or the range does not tell."""
+
+
 class MetricsDumpAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer to GET_METRICS_DUMP."""
 
@@ -89,3 +110,6 @@ class MetricsDumpAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Lines that cannot be read, and files that break off."""
     points: list[DumpPoint] = []
     incidents: list[DumpIncident] = []
+    lives: list[DumpLife] = []
+    """In the order of time; a broker that was promoted, or became a slave, had another broker id
+    before."""

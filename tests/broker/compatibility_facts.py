@@ -37,7 +37,7 @@ ONLY_533: Final = frozenset(
 DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
 """RequestCode of 5.3.3."""
 
-OURS: Final = frozenset({28906, 28907, *range(28910, 28915)})
+OURS: Final = frozenset({54, 28906, 28907, *range(28910, 28915)})
 """Codes of ours."""
 
 _BOTH_BROKERS: Final = frozenset(
@@ -93,6 +93,7 @@ NOTES: Final[dict[int, str]] = {
     21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions)",
     25: "an allow-list of keys (docs/settings.md)",
     37: "docs/transactions.md",
+    54: "of older releases; ours gives no secrets",
     52: "without ACL 4.9.8 does not answer; ours says so",
     215: "that topic's queues only (docs/decisions/topics.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",

@@ -199,6 +199,10 @@ def test_a_leader_that_may_not_put(name: str) -> None:
     twins.ask(send(i=HALF))
     happens, code, remark = LEAST[name]
     twins.each(happens)
+    for twin in twins.pair:
+        # Who leads no more knows nothing of what waits; the next leader finds it in the log.
+        waiting = twin.controller._stats.transactions.waiting.counts()
+        assert [row.halves for row in waiting] == ([] if name in ("follower", "fenced") else [1])
     start = twins.compared
     for ask in (
         send(),

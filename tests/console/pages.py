@@ -7,6 +7,7 @@ console does.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -32,6 +33,9 @@ from tools.errors import BrokerAnswerError
 
 NOW = 1_800_000_000_000
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e'\"&" + "n" * 300
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_VALUES = re.compile(r'<input[^>]* value="[^"]*"|<option value="[^"]*"')
+"""A form must send a name as it is."""
 NOT_KNOWN = "CODE: REQUEST_CODE_NOT_SUPPORTED(3) request type 28913 not supported"
 
 
@@ -251,6 +255,8 @@ def shown(view: View, who: Reader, query: Mapping[str, str] = {}) -> str:
     }
     found = view.function(who, Query(query))
     regions = render_regions(view.template, app._context(view, found, Request(scope)))
+    turned = _TURNS.search(_VALUES.sub("", answer.text))
+    assert turned is None, turned.string[turned.start() - 200 : turned.end()]
     for name, html in regions.items():
         assert f'id="{name}"' in answer.text
         assert html.strip()

@@ -54,13 +54,16 @@ class World:
         self.path = root / "audit.log"
         self.client = Client()
         self.ran: list[dict[str, str]] = []
+        self.ran_as: list[str] = []
         self.breaks_audit = False
         self.error: Exception | None = None
         self.done = Done(["It is <done>.\x1b[2J"], "/x?a=<")
         self.site = ServedSite()
         self.base = self.site.reader()
         self.audit = AuditLog(self.path, lambda: 1)
-        options = AccessOptions(8088, Ways(parse_patterns(""), frozenset()), is_read_only)
+        options = AccessOptions(
+            8088, Ways(parse_patterns(""), frozenset()), is_read_only, ("ns:1",)
+        )
         self.access = Access(options, cast(Any, None), list, self.audit, lambda: 0)
         app = ConsoleApp(
             Site(
@@ -81,9 +84,7 @@ class World:
             secret_fields=frozenset({"pass"}),
         )
         plain = Action("plain", "Plain", [field], self._plan, self._run)
-        site = ActionSite(
-            self.access, app.page, app.sentence, self._reader, self.base.jobs, ("ns:1",)
-        )
+        site = ActionSite(self.access, app.page, app.sentence, self._reader, self.base.jobs)
         routes = [*self.access.routes(), *Actions([action, plain], site).routes()]
         self.application = self.access.wrap(app.application(routes))
         self.operator = self.browser()
@@ -106,6 +107,7 @@ class World:
 
     def _run(self, reader: Reader, query: Query) -> Done:
         self.ran.append(dict(query.fields))
+        self.ran_as.append("" if reader.account is None else reader.account.name)
         assert self.lines()[-1]["event"] == "intends"
         if query.fields.get("at"):
             reader.client().call(query.fields["at"], RequestCode.UPDATE_BROKER_CONFIG)
@@ -269,6 +271,20 @@ def test_an_account_asks_only_brokers_that_check_it(
     assert world.lines()[-1]["result"] == "failed"
     assert world.post(at="open:1").status_code == 200
     assert world.client.asked[-1] == "open:1"
+
+
+def test_a_session_that_ends_meanwhile_does_not_ask_as_the_console(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    session = world.access._sessions.sign_in(Account("alice", Kind.USER), "127.0.0.1")
+    looks = iter([session])
+    monkeypatch.setattr(Access, "session_of", lambda *_: next(looks, None))
+    monkeypatch.setattr(Access, "_judges", lambda _self, account, _at: judged.append(account.name))
+    data = {"csrf_token": session.csrf_token, "step": "run", "topic": "T", "at": "open:1"}
+    assert "does not check accounts" in world.operator.post("/do/it", data=data).text
+    assert (judged, world.client.asked) == (["alice"], [])
+    assert world.ran_as == ["alice"]
 
 
 def test_a_job_is_stopped_by_its_owner_and_that_is_noted(world: World) -> None:

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditLog
-from console.lanes import Question
+from console.group_answers import Members
+from console.lanes import WAITING
 from console.one_broker import LINKS
 from console.page import ConsoleError, Query
 from console.snapshot import Told
 from console.views import accounts, changes, connections, settings
+from remoting.body.acl_accounts import AclAccount, AclAccounts
 from remoting.body.admin_audit import AdminAuditAnswer, AdminAuditEntry
-from remoting.body.auth import UserInfo
-from remoting.body.client_connection import ProducerInfo
+from remoting.body.client_connection import Connection, ConsumerConnection, ProducerInfo
+from remoting.body.data_version import DataVersion
 from tests.broker import known_settings_file
-from tests.console.pages import HOSTILE, NOW, Answers, java, page, reader, rows, seen, shown
+from tests.console.pages import (
+    HOSTILE,
+    NOW,
+    Answers,
+    java,
+    page,
+    reader,
+    rows,
+    seen,
+    shown,
+    texts,
+)
+from tools.errors import AdminError
 
 TOLD = ("changes", 200)
 METRICS: dict[str, Any] = {"rocketmq_store_offset_bytes": []}
@@ -117,9 +133,10 @@ def test_a_broker_is_asked_for_as_many_lines_as_the_reader_wants() -> None:
             return type("Response", (), {"body": b'{"entries":[]}'})
 
     class Lane(Answers):
-        def ask(self, address: str, question: Question[Any], *rest: Any) -> Any:
-            self.values[address, question.key] = question.run(Client(), address)  # type: ignore[arg-type]
-            return super().ask(address, question, *rest)
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            address, question = asked[:2]
+            self.values[address, question.key] = question.run(Client(), address)
+            return super().ask(*asked, **more)
 
     who = reader(seen(metrics=METRICS), answers=Lane(), account=OPERATOR)
     page(changes.audit, who, count="7")
@@ -195,9 +212,9 @@ def test_other_brokers_are_asked_side_by_side_and_who_is_silent_is_said() -> Non
     together = threading.Barrier(len(others) + 1, timeout=10)
 
     class Lane(Answers):
-        def ask(self, address: str, *rest: Any) -> Any:
+        def ask(self, *asked: Any, **more: Any) -> Any:
             together.wait()
-            return super().ask(address, *rest)
+            return super().ask(*asked, **more)
 
     told = {"flushDiskType": "SYNC_FLUSH", "brokerName": "o", "fileReservedTime": "72"}
     lane = Lane({("b0:10911", "settings"): OWN_DEFAULTS, ("o00:10911", "settings"): told})
@@ -290,7 +307,7 @@ def test_a_change_says_when_it_applies() -> None:
 # -- connections and accounts ----------------------------------------------------------------------
 
 
-def test_hostile_producers_are_text() -> None:
+def test_hostile_producers_and_consumers_are_text() -> None:
     info = ProducerInfo(
         client_id=HOSTILE,
         remote_ip=HOSTILE,
@@ -298,17 +315,156 @@ def test_hostile_producers_are_text() -> None:
         version=-(10**12),
         last_update_timestamp=-(10**18),
     )
-    answers = Answers({("b0:10911", "producers"): {HOSTILE: [info]}})
-    html = shown(connections.VIEWS[0], reader(seen(metrics=METRICS), answers=answers))
+    odd = Connection(client_id=HOSTILE, client_addr=HOSTILE, language=HOSTILE, version=-1)
+    told = {
+        "producers": {HOSTILE: [info]},
+        "groups": {HOSTILE},
+        ("members", HOSTILE): members(odd, odd),
+    }
+    answers = Answers({("b0:10911", key): value for key, value in told.items()})
+    who = reader(seen(metrics=METRICS), answers=answers)
+    html = shown(connections.VIEWS[0], who, {"begins": HOSTILE[:9]})
     assert "<img" not in html
     assert "&lt;img src=x" in html
+    assert "None is known." not in html
 
 
-def test_hostile_users_are_text() -> None:
-    user = UserInfo(username=HOSTILE, user_type=HOSTILE, user_status=HOSTILE)
-    answers = Answers({("b0:10911", "users"): [user]})
+def members(*found: Connection) -> Members:
+    return Members(ConsumerConnection(connection_set=list(found)), total=len(found))
+
+
+def member(client: str, host: str, port: int, version: int = 479) -> Connection:
+    language = "JAVA" if version == 479 else "CPP"
+    return Connection(
+        client_id=client, client_addr=f"{host}:{port}", language=language, version=version
+    )
+
+
+def test_consumers_by_group_host_and_kind() -> None:
+    told: dict[Any, Any] = {
+        "groups": {"g4", "g3", "g2", "g1", "TOOLS_CONSUMER"},
+        ("members", "g1"): members(
+            member("c1", "10.0.0.1", 1),
+            member("c2", "10.0.0.1", 2),
+            member("c3", "10.0.0.2", 3, 409),
+        ),
+        # The same client over the same connection, in another group.
+        ("members", "g2"): members(member("c1", "10.0.0.1", 1)),
+        ("members", "g3"): AdminError("g3 cannot be told"),
+        ("members", "g4"): AdminError(WAITING),
+    }
+    answers = Answers({("b0:10911", key): value for key, value in told.items()})
+    who = reader(seen(metrics=METRICS), answers=answers)
+    found = page(connections.connections, who)
+    assert {tuple(row) for row in texts(found, "consumers")} == {
+        ("g1", "3", "3"),
+        ("g2", "1", "1"),
+        ("g3", "g3 cannot be told", "–"),
+        ("g4", "asked soon", "–"),
+    }
+    assert texts(found, "hosts") == [["10.0.0.1", "2", "2", "2"], ["10.0.0.2", "1", "1", "1"]]
+    assert texts(found, "kinds") == [
+        ["JAVA", "V5_3_3", "2", "2", "2"],
+        ["CPP", "V4_9_8", "1", "1", "1"],
+    ]
+    assert found.context["waiting"] == 1
+
+
+def test_a_broker_is_asked_for_thirty_groups_behind_the_pages() -> None:
+    later: list[bool] = []
+
+    class Lane(Answers):
+        def ask(self, *asked: Any, **more: Any) -> Any:
+            if isinstance(asked[1].key, tuple):
+                later.append(more["is_later"] and asked[4] == 0)
+            return super().ask(*asked, **more)
+
+    names = [f"g{number:03}" for number in range(100)]
+    lane = Lane({("b0:10911", "groups"): set(names)})
+    who = reader(seen(metrics=METRICS), answers=lane)
+    found = page(connections.connections, who)
+    assert later == [True] * 30
+    assert (found.context["counted"], found.context["groups"]) == (30, 100)
+    lane.asked.clear()
+    page(connections.connections, who, **{"consumers.page": "4"})
+    assert [key for _, key in lane.asked][2:] == [("members", name) for name in names[90:]]
+    found = page(connections.connections, who, begins="g09")
+    assert [row["group"] for row in rows(found, "consumers")] == names[90:]
+    assert all("begins=g09" in url for _, url in found.context["one"].links)
+    silent = page(connections.connections, reader(seen(metrics=METRICS), answers=Answers()))
+    assert silent.context["problems"] == ["b0:10911 is silent"] * 2
+
+
+SECRETS = b"""{"globalWhiteAddrs":["10.1.*"],"plainAccessConfigs":[
+{"accessKey":"account-1","secretKey":"hunter2-secret","admin":true,"topicPerms":["a=PUB","b=SUB"],
+"defaultTopicPerm":"DENY","whiteRemoteAddress":""},
+{"accessKey":"account-2","groupPerms":["g=SUB"],"defaultGroupPerm":"SUB","whiteRemoteAddress":"10.2.*"}]}"""
+
+
+def answered(run: Callable[[Any, str], Any], body: bytes) -> Any:
+    """What a question makes of an answer."""
+    client = SimpleNamespace(call=lambda *_: SimpleNamespace(body=body))
+    return run(client, "b0:10911")
+
+
+def test_accounts_of_4_9_are_shown_without_secrets() -> None:
+    told = answered(accounts.ACCOUNTS_OF.run, SECRETS)
+    assert "hunter2" not in repr(told)
+    files = {"/conf/plain_acl.yml": DataVersion(timestamp=NOW, counter=7)}
+    values = {
+        "users": AdminError("it has no users"),
+        "acls": [],
+        "accounts": told,
+        "access files": files,
+    }
+    answers = Answers({("b0:10911", key): value for key, value in values.items()})
+    who = reader(seen(metrics=METRICS), answers=answers, account=OPERATOR)
+    found = page(accounts.accounts, who)
+    assert texts(found, "accounts") == [
+        ["account-1", "yes", "a=PUB, b=SUB", "DENY", "", "–", "–"],
+        ["account-2", "no", "", "–", "g=SUB", "SUB", "10.2.*"],
+    ]
+    assert rows(found, "files") == [{"path": "/conf/plain_acl.yml", "counter": 7, "timestamp": NOW}]
+    assert found.context["white"] == ["10.1.*"]
+    assert found.context["sentences"] == ["b:0 does not tell its users of 5.x: it has no users"]
+    with pytest.raises(ConsoleError, match="Sign in"):
+        page(accounts.accounts, reader(seen(metrics=METRICS)))
+
+
+def test_passwords_of_users_are_not_kept() -> None:
+    body = b'[{"username":"u","password":"hunter2","userType":"Normal","userStatus":"enable"}]'
+    assert answered(accounts.USERS_OF.run, body) == [("u", "Normal", "enable")]
+
+
+def test_who_has_no_accounts_is_not_asked_for_their_files() -> None:
+    """A Java broker without access control never answers 52."""
+    answers = Answers()
+    page(accounts.accounts, reader(java(), answers=answers, account=OPERATOR))
+    assert {key for _, key in answers.asked} == {"users", "acls", "accounts"}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"plainAccessConfigs":[{"admin":1}]}', b"\xff"])
+def test_accounts_that_are_none_are_a_sentence(body: bytes) -> None:
+    with pytest.raises(AdminError, match="cannot be read"):
+        answered(accounts.ACCOUNTS_OF.run, body)
+
+
+def test_hostile_users_and_accounts_are_text() -> None:
+    user = (HOSTILE, HOSTILE, HOSTILE)
+    account = AclAccount(
+        access_key=HOSTILE, topic_perms=[HOSTILE] * 1_000, white_remote_address=HOSTILE
+    )
+    values = {
+        "users": [user],
+        "accounts": AclAccounts(
+            plain_access_configs=[account], global_white_addrs=[HOSTILE] * 1_000
+        ),
+        "access files": {HOSTILE: DataVersion(timestamp=-1, counter=-1)},
+    }
+    answers = Answers({("b0:10911", key): value for key, value in values.items()})
     who = reader(seen(metrics=METRICS), answers=answers, account=OPERATOR)
     html = shown(accounts.VIEWS[0], who)
     assert "<img" not in html
-    assert "&lt;img src=x" in html
+    assert html.count("&lt;img src=x") < 200
+    assert "900 more" in html
     assert "b0:10911 is silent" in html

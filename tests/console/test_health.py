@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.health import STALE_MS, findings, verdict
+from console.health import SKEW_MS, STALE_MS, findings, verdict
 from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
 from remoting.body.ha_runtime_info import (
     HAClientRuntimeInfo,
@@ -104,6 +104,37 @@ def test_a_broker_that_is_gone_silent_or_stale() -> None:
     ]
 
 
+def test_a_refusal_is_not_called_silence() -> None:
+    """The console has no account, or one without rights."""
+    refused = broker().ha.failed("no right", NOW + 1, is_refusal=True)
+    assert said(snapshot(broker(ha=refused))) == [
+        ("critical", "g:0 refuses the console's questions: no right")
+    ]
+    silent = refused.failed("timed out", NOW + 2)
+    assert said(snapshot(broker(ha=silent))) == [("critical", "g:0 does not answer: timed out")]
+
+
+def test_who_answers_and_knows_no_question_is_not_unasked() -> None:
+    answer = "b answered REQUEST_CODE_NOT_SUPPORTED (3)"
+    told: Told[Any] = Told().failed(answer, NOW, is_refusal=True)
+    found = said(snapshot(broker(ha=told, runtime=told)))
+    assert found == [("warning", f"g:0 tells nothing of itself: {answer}")]
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "words"),
+    [
+        (3_600_000, "has a clock that is 1 h 0 min ahead of this console's."),
+        (-60_000, "has a clock that is 1 min 0 s behind this console's."),
+        (SKEW_MS, ""),
+    ],
+)
+def test_a_clock_that_is_wrong_is_said(ahead_ms: int, words: str) -> None:
+    ha = Told(HaTold(HARuntimeInfo(master=False, timestamp=NOW + ahead_ms), {}), NOW, wall_ms=NOW)
+    found = said(snapshot(broker(), broker(1, ha=ha)))
+    assert found == ([("warning", f"g:1 {words}")] if words else [])
+
+
 def test_an_error_that_a_later_answer_ended_is_over() -> None:
     ha = broker().ha.failed("not supported", NOW - 1)
     assert said(snapshot(broker(ha=replace(ha, value=None, at_ms=0)))) == []
@@ -163,6 +194,32 @@ def test_disk_and_damage() -> None:
     assert [severity for severity, _ in found] == ["critical", "warning"]
     assert "90%" in found[1][1]
     assert said(snapshot(broker(runtime=Told({"commitLogDiskRatio": "many"}, NOW)))) == []
+
+
+def test_the_fullest_disk_of_one_of_ours() -> None:
+    ratios = [({"directory": "store"}, 0.5), ({"directory": "commitlog"}, 0.91), ({}, 7.0)]
+    metrics = Told(Metrics({"rocketmq_store_disk_used_ratio": ratios}), NOW)
+    runtime = Told({"commitLogDiskRatio": "0.2"}, NOW)
+    (found,) = said(snapshot(broker(runtime=runtime, metrics=metrics)))
+    assert "91%" in found[1]
+
+
+def test_readiness_and_processes() -> None:
+    up = [({"process": name}, value) for name, value in (("ha", 0.0), ("store", 1.0))]
+    samples = {"rocketmq_ready": [({}, 0.0)], "rocketmq_process_up": up}
+    found = said(snapshot(broker(metrics=Told(Metrics(samples), NOW))))
+    assert [severity for severity, _ in found] == ["critical", "critical"]
+    assert "/readyz" in found[0][1]
+    assert found[1][1].endswith("lacks its process ha.")
+    well = {"rocketmq_ready": [({}, 1.0)], "rocketmq_process_up": up[1:]}
+    assert said(snapshot(broker(metrics=Told(Metrics(well), NOW)))) == []
+
+
+def test_a_thousand_processes_are_a_short_sentence() -> None:
+    up = [({"process": f"{number}" * 50}, 0.0) for number in range(1_000)]
+    metrics = Told(Metrics({"rocketmq_process_up": up}), NOW)
+    ((_, sentence),) = said(snapshot(broker(metrics=metrics)))
+    assert len(sentence) < 1_500
 
 
 def test_the_worst_comes_first_and_counts() -> None:

@@ -103,12 +103,13 @@ def test_series_of_a_time_that_never_was_make_room_for_others() -> None:
 def test_lines_share_one_axis() -> None:
     data = plot_data(
         [
-            Line("a", "s", Series([1, 3], [0.5, None])),
+            Line("a\u202e", "s", Series([1, 3], [0.5, None])),
             Line("b", "bytes", Series([2, 3], [7.0, 8.0])),
         ],
         [(1, 2, "lag")],
     )
     assert data["times"] == [1, 2, 3]
+    assert data["series"][0]["name"] == "a\\u202e"
     assert [s["values"] for s in data["series"]] == [[0.5, None, None], [None, 7.0, 8.0]]
     assert data["incidents"] == [{"from": 1, "to": 2, "kind": "lag"}]
 

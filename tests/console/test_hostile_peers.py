@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,9 +17,11 @@ from console.page import ConsoleError, Query, Reader
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot
 from console.views import changes, settings
+from remoting.request_code import RequestCode
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
 from tools.commands.ha_status import duration_text
+from tools.errors import AdminError
 
 PLACE = BrokerAddress("c", "b", 0, "192.0.2.1:10911")
 
@@ -102,6 +104,37 @@ def test_looks_of_one_account_wait_for_no_other() -> None:
             reader(lane, account=account).look(question)
     guests, operator = (address for address, _ in lane.asked)
     assert guests != operator
+
+
+def test_messages_are_seen_only_at_brokers_that_check_accounts() -> None:
+    """A broker whose white list has the console's address would show them to any account."""
+
+    class Asks(Lane):
+        def ask(self, address: str, question: Question[Any], *rest: Any) -> Answer[Any]:
+            try:
+                return Answer(question.run(cast(Any, Peer()), address), 1)
+            except AdminError as error:
+                return Answer(error=str(error))
+
+    class Peer:
+        name_servers = now_ms = None
+
+        def call(self, address: str, *_rest: Any, **_more: Any) -> str:
+            return f"a message of {address}"
+
+    def check(address: str) -> None:
+        if address != "judges:1":
+            raise ConsoleError(f"{address} does not check accounts", 403)
+
+    def look(who: Reader, at: str) -> Any:
+        code = RequestCode.PULL_MESSAGE
+        return who.look(Question("q", lambda client, _address: client.call(at, code)))
+
+    alice = reader(Asks(), account=OPERATOR, check_address=check)
+    assert look(alice, "judges:1") == "a message of judges:1"
+    with pytest.raises(ConsoleError, match="open:1 does not check accounts"):
+        look(alice, "open:1")
+    assert look(reader(Asks(), account=OPERATOR), "open:1") == "a message of open:1"
 
 
 def test_a_time_that_is_no_time_is_a_sentence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from console.figures import CLUSTER, IN_TPS, OUT_TPS
@@ -9,7 +10,7 @@ from console.health import group_url
 from console.history import History
 from console.lanes import Lanes
 from console.page import Page, Query, Reader
-from console.snapshot import BrokerSeen, ClusterSnapshot, Told
+from console.snapshot import BrokerSeen, ClusterSnapshot, Metrics, Told
 from console.tables import TableCell
 from console.views.overview import broker_state, overview, rates
 from tests.console.pages import NOW, Answers
@@ -38,6 +39,18 @@ def test_rates_version_and_disk_of_each_broker() -> None:
     assert (first["version"], first["state"]) == ("V5_3_3", "master")
     assert (second["inTps"], second["outTps"], second["space"]) == (None, None, None)
     assert (second["version"], second["state"]) == (None, "unknown")
+
+
+def test_disk_readiness_and_restarts_of_one_of_ours() -> None:
+    samples = {
+        "rocketmq_ready": [({}, 0.0)],
+        "rocketmq_process_restarts_total": [({"process": "ha"}, 2.0), ({"process": "store"}, 1.0)],
+        "rocketmq_store_disk_used_ratio": [({"directory": "store"}, 0.625)],
+    }
+    ours = replace(MASTER, metrics=Told(Metrics(samples), NOW))
+    first, java = page(ours, replace(MASTER, place=NEW.place)).tables[1].data()
+    assert (first["space"], first["ready"], first["restarts"]) == (0.625, "not ready", 3)
+    assert (java["space"], java["ready"], java["restarts"]) == (0.25, None, None)
 
 
 def test_what_is_not_well_leads_to_its_group() -> None:

@@ -16,7 +16,8 @@ from console.kept_answers import Answer
 from console.lanes import Lanes
 from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, RUNTIME_MS, TOPICS_MS, Poller
 from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
-from console.snapshot import ClusterSnapshot
+from console.snapshot import ClusterSnapshot, HaTold
+from remoting.body.ha_runtime_info import HARuntimeInfo
 from remoting.body.route import BrokerData, ClusterInfo
 from remoting.request_code import RequestCode
 from tests.support.deadline import wait_until
@@ -174,8 +175,8 @@ def test_how_often_the_status_is_asked(watchers: int, asked: int) -> None:
 def test_a_clock_that_is_set_back_makes_no_dead_broker_well() -> None:
     world, hour_ms = World(), 3_600_000
     world.cluster("ns:9876", g={0: "m:1", 1: "s:1"})
-    for question in (RUNTIME, HA_STATUS):
-        world.lanes.answers["m:1", question.key] = Answer({}, 1)
+    world.lanes.answers["m:1", RUNTIME.key] = Answer({}, 1)
+    world.lanes.answers["m:1", HA_STATUS.key] = Answer(HaTold(HARuntimeInfo(), {}), 1)
     world.step()
     world.step(NAMES_MS)
     (living, silent) = world.poller.snapshot.brokers

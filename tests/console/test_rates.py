@@ -143,3 +143,7 @@ def test_a_deleted_topic_is_a_gap_of_the_ends_alone() -> None:
 
 def test_a_broker_that_does_not_count_ends_has_no_rate_of_them() -> None:
     assert "commits" not in step(answers(1), answers(2))
+
+
+def test_a_status_that_is_gone_is_a_gap() -> None:
+    assert step(answers(5, 1), {}) == {}

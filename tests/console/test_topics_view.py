@@ -180,6 +180,9 @@ def test_settings_are_shown_and_changed_where_the_broker_allows_it(world: Consol
     form = {"broker": address, "key": "maxTransferCountOnMessageInMemory", "value": "16"}
     assert "is 32 and becomes 16" in world.post("changeSetting", "plan", **form).text
     assert world.post("changeSetting", **form).status_code == 200
+    secret = {"broker": address, "key": "adminPassword", "value": "hunter2"}
+    assert "is a secret" in world.post("changeSetting", **secret).text
+    assert "hunter2" not in json.dumps(world.audit())
     refused = world.post("changeSetting", broker=address, key="listenPort", value="1")
     assert refused.status_code == 502
     unknown = world.post("changeSetting", "plan", broker=address, key="noSuchKey", value="1")
@@ -196,6 +199,16 @@ def test_producers_and_changes(world: ConsoleWorld) -> None:
     wait_until(lambda: rows(world, "/connections.json", "producers"), 20)
     (producer,) = rows(world, "/connections.json", "producers")
     assert (producer["producerGroup"], producer["clientId"]) == ("producers", "member-1@host")
+    wait_until(lambda: rows(world, "/connections.json", "hosts"), 30)
+    (host,) = rows(world, "/connections.json", "hosts")
+    assert (host["host"], host["clients"], host["groups"]) == ("127.0.0.1", 1, 1)
+    wait_until(
+        lambda: (
+            "UPDATE_AND_CREATE_TOPIC"
+            in {change["name"] for change in rows(world, "/audit.json", "brokers")}
+        ),
+        30,
+    )
     changes = rows(world, "/audit.json", "audit")
     assert {"updateTopic", "sendMessage"} <= {change["action"] for change in changes}
     assert world.guest.get("/audit").status_code == 401

@@ -198,6 +198,7 @@ def test_each_objective_has_its_own_alerts(promtool: str, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_with_other_objectives_others_fire(promtool: str, tmp_path: Path) -> None:
     done = run_cases(promtool, tmp_path, SEVERAL.replace("99.95", "99.8"))
     assert done.returncode != 0

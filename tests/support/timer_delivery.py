@@ -14,6 +14,7 @@ from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.timer.timer_progress import TimerProgress
+from broker.timer.unpublished_deliveries import UnpublishedDeliveries
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.message_codec import RecordKind, check_record, decode_record
 from store.timer.timer_log import TimerLogReader
@@ -91,6 +92,7 @@ class TimerDelivery:
                 units=TimerLogReader(config.timer_log_path, config.mapped_file_size_timer_log),
                 progress=TimerProgress(config.timer_progress_path, precision_ms),
                 early=self.early,
+                unpublished=UnpublishedDeliveries(config.timer_unpublished_path, precision_ms),
                 counters=life.counters,
                 safe_offset=lambda: life.counters[FLUSHED_OFFSET],
                 stats=NoStats(),

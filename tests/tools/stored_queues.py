@@ -7,7 +7,7 @@ by queue id.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remoting.body.client_connection import GroupList
@@ -48,6 +48,8 @@ class StoredQueues:
         self.refused: dict[tuple[str, int], tuple[int, str]] = {}
         self.answers: dict[str, tuple[int, str | None]] = {}
         self.consumers: dict[str, list[str]] = {}
+        self.on_send: Callable[[], object] = lambda: None
+        """Called before a send is answered."""
         self._times: dict[tuple[str, int], list[int]] = {}
         self._size = 0
         self._id = (cluster.address.rpartition(":")[0], int(cluster.address.rpartition(":")[2]))
@@ -205,6 +207,7 @@ class StoredQueues:
         return request.response(1, "no message there")
 
     def _send(self, request: RemotingCommand) -> RemotingCommand:
+        self.on_send()
         code, remark = self.answers.get(request.ext_fields["b"], (0, None))
         fields = {"msgId": f"NEW{len(self.sends())}", "queueId": "0", "queueOffset": "7"}
         return request.response(code, remark, fields)

@@ -81,14 +81,27 @@ class TestList:
             "queueOffset": 0,
             "resentTimestamp": None,
             "resentMsgId": None,
+            "mayBeResent": False,
         }
 
     def test_says_what_was_resent(self, operator: Operator) -> None:
         operator.data("resendDlq", "-i", "AB", "--yes")
         newest, oldest = operator.data("listDlq")
         assert (oldest["resentTimestamp"], oldest["resentMsgId"]) == (1795177760000, "NEW1")
+        assert (oldest["mayBeResent"], newest["mayBeResent"]) == (True, False)
         assert newest["resentTimestamp"] is None
         assert "2026-11-20 12:29:20" in operator.run("listDlq").out.splitlines()[-1]
+
+    def test_says_of_what_nobody_knows_whether_it_was_resent(self, operator: Operator) -> None:
+        """Its run was killed between the send and the result."""
+        operator.data("resendDlq", "-i", "AB", "--yes")
+        audit = operator.directory / "audit"
+        audit.write_text(audit.read_text().splitlines(keepends=True)[0])
+        _, oldest = operator.data("listDlq")
+        assert (oldest["mayBeResent"], oldest["resentTimestamp"]) == (True, None)
+        assert " unknown " in operator.run("listDlq").out.splitlines()[-1]
+        again = operator.run("resendDlq", "-i", "AB", "--yes")
+        assert "this may be the second copy" in again.out
 
     def test_has_a_limit(self, operator: Operator) -> None:
         assert [row["letterId"] for row in operator.data("listDlq", "-m", "1")] == operator.ids[1:]
@@ -197,8 +210,8 @@ class TestResend:
         monkeypatch.setenv("ROCKETMQ_HOME", str(tmp_path))
         monkeypatch.setattr("getpass.getuser", lambda: "alice")
         operator.run("resendDlq", "-i", "AB", "--yes")
-        (line,) = (operator.directory / "audit").read_text().splitlines()
-        assert json.loads(line)["who"] == "alice as ops"
+        lines = (operator.directory / "audit").read_text().splitlines()
+        assert [json.loads(line)["who"] for line in lines] == ["alice as ops"] * 2
 
     @pytest.mark.parametrize(
         "arguments", [[], ["-a", "-i", "AB"], ["-i", "AB", "-b", "1"], ["-i", " , "]]

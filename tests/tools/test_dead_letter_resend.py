@@ -26,7 +26,7 @@ from tools.dead_letter_resend import (
 from tools.dead_letters import Read, Unread, scan
 from tools.errors import AdminError
 from tools.message_decoder import decode_properties
-from tools.resend_audit import AuditLine, ResendAudit
+from tools.resend_audit import SENDING, UNKNOWN, AuditLine, ResendAudit
 
 DLQ = "%DLQ%g"
 ORDER = ResendOrder(group="g", who="alice", origin="10.0.0.9")
@@ -66,6 +66,10 @@ class Bench:
             yield from resend(self.admin, found, order, audit, wait=wait, clock=lambda: self.now)
 
     def lines(self) -> list[dict[str, Any]]:
+        """The audit file's results."""
+        return [line for line in self.all_lines() if line["result"] != SENDING]
+
+    def all_lines(self) -> list[dict[str, Any]]:
         """The audit file."""
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
@@ -78,6 +82,20 @@ class Bench:
 def bench(cluster: FakeCluster, tmp_path: Path) -> Iterator[Bench]:
     with AdminClient(NameServers.parse(cluster.address), lambda: 5_000_000) as admin:
         yield Bench(admin, StoredQueues(cluster), tmp_path / "audit" / "dlq.jsonl")
+
+
+def line_of(result: str) -> AuditLine:
+    return AuditLine(
+        time_ms=1,
+        who="a",
+        origin="b",
+        group="g",
+        letter_id="AB",
+        stored_ms=1,
+        msg_id="m",
+        topic="t",
+        result=result,
+    )
 
 
 def one(**properties: str) -> Stored:
@@ -354,7 +372,52 @@ class TestAudit:
         monkeypatch.setattr("os.write", lambda _fd, data: len(data) - 1)
         with pytest.raises(AdminError, match="the line was cut"):
             list(bench.steps())
-        assert len(bench.sent()) == 1
+        assert bench.sent() == []
+
+    def test_a_send_is_announced_before_it_and_once(self, bench: Bench) -> None:
+        bench.letters(one(UNIQ_KEY="AB"), Stored({"UNIQ_KEY": "CD"}))
+        found: list[list[str]] = []
+        bench.stored.on_send = lambda: found.append([line["result"] for line in bench.all_lines()])
+        list(bench.steps())
+        assert found == [[SENDING]]
+        assert [line["result"] for line in bench.all_lines()] == [SENDING, "SEND_OK", "NO_TARGET"]
+
+    def test_a_run_that_was_killed_leaves_a_letter_of_which_nobody_knows(
+        self, bench: Bench
+    ) -> None:
+        """It may lie in its topic: the next run says so, and then it is known."""
+        bench.letters(one(UNIQ_KEY="AB"), one(UNIQ_KEY="CD"))
+        next(bench.steps())
+        announced, *_ = bench.path.read_bytes().splitlines(keepends=True)
+        bench.path.write_bytes(announced)
+        audit = ResendAudit(bench.path)
+        assert audit.resent("g") == {}
+        assert [line.msg_id for line in audit.unsure("g").values()] == ["AB"]
+        assert audit.unsure("h") == {}
+        first, second = bench.steps()
+        assert (first.result, first.is_resent, second.reason) == ("SEND_OK", True, None)
+        assert "this may be the second copy" in (first.reason or "")
+        assert audit.unsure("g") == {}
+        assert len(audit.resent("g")) == 2
+
+    @pytest.mark.parametrize(
+        ("results", "is_unsure"),
+        [
+            ((SENDING,), True),
+            ((SENDING, UNKNOWN), True),
+            ((SENDING, "REFUSED"), False),
+            ((SENDING, "SEND_OK"), False),
+            ((SENDING, "SEND_OK", SENDING), False),
+            ((SENDING, "REFUSED", SENDING), True),
+        ],
+    )
+    def test_of_whom_nobody_knows(
+        self, tmp_path: Path, results: tuple[str, ...], is_unsure: bool
+    ) -> None:
+        with ResendAudit(tmp_path / "a") as audit:
+            for result in results:
+                audit.add(line_of(result))
+            assert bool(audit.unsure("g")) == is_unsure
 
     def test_damaged_lines_are_left_out(self, bench: Bench) -> None:
         bench.letters(one())

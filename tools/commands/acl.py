@@ -108,8 +108,8 @@ def cluster_acl_config_version(admin: AdminClient, address: Address, cluster: Ma
     """Each access control file of each broker with its version."""
     rows = []
     for target in master_targets(admin, address, cluster):
-        header = _acl_info(admin, target)
-        for path, version in _versions(target, header.all_acl_file_version).items():
+        header = acl_info(admin, target)
+        for path, version in file_versions(target, header).items():
             time = Cell(second_text(version.timestamp), version.timestamp)
             where = (header.cluster_name, header.broker_name, header.broker_addr, path)
             rows.append((*where, version.counter, time))
@@ -118,7 +118,8 @@ def cluster_acl_config_version(admin: AdminClient, address: Address, cluster: Ma
     return Report(f"{found.text}\nget {whose} plain access config version success.", found.data)
 
 
-def _acl_info(admin: AdminClient, target: str) -> GetBrokerAclConfigResponseHeader:
+def acl_info(admin: AdminClient, target: str) -> GetBrokerAclConfigResponseHeader:
+    """The answer to 52. Raises AdminError and RemotingError."""
     try:
         response = admin.call(target, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
     except RemotingTimeoutError as error:
@@ -128,10 +129,10 @@ def _acl_info(admin: AdminClient, target: str) -> GetBrokerAclConfigResponseHead
     return decode_header(GetBrokerAclConfigResponseHeader, response.ext_fields)
 
 
-def _versions(target: str, text: str | None) -> dict[str, DataVersion]:
+def file_versions(target: str, header: GetBrokerAclConfigResponseHeader) -> dict[str, DataVersion]:
     """The version of each file by its path. AdminError for text that is no such table."""
     try:
-        tree = loads_lenient((text or "{}").encode())
+        tree = loads_lenient((header.all_acl_file_version or "{}").encode())
         return {path: DataVersion.from_json(version) for path, version in tree.items()}
     except (ValueError, AttributeError) as error:
         raise AdminError(

@@ -128,18 +128,22 @@ def _list_groups(admin: AdminClient) -> Iterator[Report]:
 def _list_letters(
     admin: AdminClient, group: str, times: TimeSpan, count: int, audit_file: Path
 ) -> Iterator[Report]:
-    resent = ResendAudit(audit_file).resent(group)
+    audit = ResendAudit(audit_file)
+    resent, unsure = audit.resent(group), audit.unsure(group)
     letters, problems = newest(admin, group, count, times)
     yield heading_report(LETTER_COLUMNS)
     for letter in letters:
-        yield _letter_report(letter, admin.now_ms(), resent.get(letter_key(letter)))
+        key = letter_key(letter)
+        yield _letter_report(letter, admin.now_ms(), resent.get(key), is_unsure=key in unsure)
     for problem in problems:
         print_error("listDlq", problem)
     if problems:
         raise AdminError(f"{len(problems)} queues could not be read: there may be more")
 
 
-def _letter_report(letter: DeadLetter, now_ms: int, resent: AuditLine | None) -> Report:
+def _letter_report(
+    letter: DeadLetter, now_ms: int, resent: AuditLine | None, *, is_unsure: bool
+) -> Report:
     message = letter.message
     data = letter.summary_json(now_ms)
     resent_ms = None if resent is None else resent.time_ms
@@ -150,7 +154,7 @@ def _letter_report(letter: DeadLetter, now_ms: int, resent: AuditLine | None) ->
         second_text(message.store_timestamp),
         f"{data['ageMs'] // 1000} s",
         message.stored_body_size,
-        "-" if resent_ms is None else second_text(resent_ms),
+        "unknown" if is_unsure else "-" if resent_ms is None else second_text(resent_ms),
         message.msg_id,
         message.properties.get(TAGS, ""),
         message.properties.get(KEYS, ""),
@@ -158,6 +162,7 @@ def _letter_report(letter: DeadLetter, now_ms: int, resent: AuditLine | None) ->
     more = {
         "resentTimestamp": resent_ms,
         "resentMsgId": None if resent is None else resent.new_msg_id,
+        "mayBeResent": is_unsure or resent is not None,
     }
     return Report(row_report(LETTER_COLUMNS, row).text, data | more)
 

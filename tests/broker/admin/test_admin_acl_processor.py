@@ -169,8 +169,29 @@ def test_the_files_for_a_slave(world: World) -> None:
     assert "secret-1" not in repr(body)
 
 
-@pytest.mark.parametrize(("code", "answer"), [(50, 209), (51, 210), (52, 1), (53, 211), (28907, 3)])
+@pytest.mark.parametrize(
+    ("code", "answer"), [(50, 209), (51, 210), (52, 1), (53, 211), (54, 1), (28907, 3)]
+)
 def test_without_acl(code: int, answer: int) -> None:
     """52 gets no answer at all from a Java broker, and mqadmin waits in vain."""
     got = ask(AdminAclProcessor(None, IDENTITY), RemotingCommand.request(code))
     assert (got.code, got.remark) == (answer, OFF)
+
+
+def test_accounts_are_told_without_their_secrets(world: World) -> None:
+    """54, with the field names of RocketMQ's body."""
+    world.ask(request_of(50, accessKey="account-2", secretKey="secret-2", admin="true"))
+    world.ask(request_of(50, accessKey="account-1", secretKey="secret-1", topicPerms="a=PUB,b=SUB"))
+    world.ask(request_of(53, globalWhiteAddrs="10.1.1.*,10.2.1.1"))
+    answer = world.ask(RemotingCommand.request(54))
+    assert b"secret" not in answer.body.lower()
+    told = json_of(answer.body)
+    assert told["globalWhiteAddrs"] == ["10.1.1.*", "10.2.1.1"]
+    first, second = told["plainAccessConfigs"]
+    assert (first["accessKey"], first["admin"]) == ("account-1", False)
+    assert first["topicPerms"] == ["a=PUB", "b=SUB"]
+    assert (second["accessKey"], second["admin"]) == ("account-2", True)
+    assert first.keys() == {
+        *("accessKey", "admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm"),
+        *("topicPerms", "groupPerms"),
+    }

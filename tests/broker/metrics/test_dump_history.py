@@ -13,13 +13,14 @@ import pytest
 from broker.metrics import dump_history
 from broker.metrics.dump_file_names import find_dump_files, place_of
 from broker.metrics.dump_history import LEAD_MS, DumpHistory, step_ms
-from broker.metrics.dump_lines import DumpLines
+from broker.metrics.dump_lines import DumpLines, DumpOwner
 from remoting.body.metrics_answer import DumpIncident, MetricsDumpAnswer
 from tests.support.manual_clock import ManualClock
 
 HOUR = 3_600_000
 T0 = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1000
-BOOTS = ("a" * 16, "b" * 16)
+BOOTS = ("a" * 16, "b" * 16, "c" * 16)
+OURS, THEIRS = "10.0.0.1:10911", "10.0.0.2:10911"
 
 
 def line(ts: int, seq: int, state: str | None = "in_sync", boot: int = 0, **changed: Any) -> Any:
@@ -56,10 +57,13 @@ class Dumps:
         path.write_bytes(gzip.compress(data) if packed else data)
         return path
 
-    def ask(self, begin: int, end: int, points: int = 500) -> MetricsDumpAnswer:
-        files = find_dump_files(self.root, place_of("C", "b"), 0)
+    def ask(
+        self, begin: int, end: int, points: int = 500, *, host: str = OURS, is_shared: bool = False
+    ) -> MetricsDumpAnswer:
+        files = find_dump_files(self.root, place_of("C", "b"), None)
         history = DumpHistory(begin, end, step_ms(begin, end, points, 5_000), self.clock)
-        return history.read(DumpLines(files, begin - LEAD_MS, end))
+        owner = DumpOwner(host=host, broker_id=0, is_shared=is_shared)
+        return history.read(DumpLines(files, begin - LEAD_MS, end, owner))
 
 
 @pytest.fixture
@@ -240,3 +244,92 @@ def test_a_bad_line_counts_once_though_its_minute_has_two_lives(dumps: Dumps) ->
     first.write_bytes(b"?\n" + first.read_bytes())
     dumps.write(*steady(T0 + 20_000, 2, boot=1))
     assert dumps.ask(T0, T0 + 60_000).bad_lines == 1
+
+
+def failover(dumps: Dumps) -> None:
+    """They led until T0 + 40 s, and we followed; then we lead."""
+    dumps.write(*steady(T0, 8, boot=0, host=THEIRS, broker_id=0))
+    dumps.write(*steady(T0, 6, boot=1, host=OURS, broker_id=1, role="SLAVE"), broker_id=1)
+    dumps.write(*steady(T0 + 40_000, 4, boot=2, host=OURS, broker_id=0))
+
+
+def test_lines_under_a_former_broker_id_are_told_and_those_of_others_are_not(dumps: Dumps) -> None:
+    failover(dumps)
+    answer = dumps.ask(T0, T0 + 60_000, 6, is_shared=True)
+    assert [point.broker_id for point in answer.points] == [1, 1, 1, None, 0, 0]
+    assert [point.role for point in answer.points[:5:2]] == ["SLAVE", "SLAVE", "SYNC_MASTER"]
+    assert sum(point.lines for point in answer.points) == 6 + 4
+    assert [(one.brokerId, one.from_ - T0, one.to - T0, one.end) for one in answer.lives] == [
+        (1, 0, 25_000, "killed"),
+        (0, 40_000, 55_000, None),
+    ]
+
+
+def test_in_a_directory_of_its_own_an_address_may_have_changed(dumps: Dumps) -> None:
+    dumps.write(*steady(T0, 2, host=THEIRS))
+    dumps.write(*steady(T0 + 10_000, 2, boot=1, host=THEIRS, broker_id=7), broker_id=7)
+    ours = dumps.ask(T0, T0 + 20_000)
+    assert [one.boot for one in ours.lives] == [BOOTS[0]]
+    assert dumps.ask(T0, T0 + 20_000, is_shared=True).lives == []
+
+
+def test_lines_without_a_host_are_those_of_the_id(dumps: Dumps) -> None:
+    dumps.write(*steady(T0, 2))
+    dumps.write(*steady(T0 + 10_000, 2, boot=1, broker_id=1), broker_id=1)
+    answer = dumps.ask(T0, T0 + 20_000, is_shared=True)
+    assert [one.boot for one in answer.lives] == [BOOTS[0]]
+
+
+def test_a_life_that_is_not_ours_is_opened_once(
+    dumps: Dumps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hour in range(3):
+        first_seq = 1 + hour * 720
+        lines = steady(T0 + hour * HOUR, 2, first_seq=first_seq, host=THEIRS, broker_id=1)
+        dumps.write(*lines, broker_id=1)
+    opened = []
+    read = DumpLines._lines_of
+
+    def noting(self: DumpLines, file: Any) -> Any:
+        opened.append(file.path.name)
+        return read(self, file)
+
+    monkeypatch.setattr(DumpLines, "_lines_of", noting)
+    assert dumps.ask(T0, T0 + 3 * HOUR).lives == []
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_how_a_life_ended_and_what_a_killed_one_had_answered(dumps: Dumps, final: bool) -> None:
+    first = steady(T0, 3)
+    first[-1] |= {"final": final}
+    dumps.write(*first)
+    ended = {"boot": BOOTS[0], "uncounted_ms": 3, "sync": {}, "sends": {"ok": 37, "refused": 2}}
+    later = steady(T0 + 30_000, 2, boot=1)
+    later[0] |= {} if final else {"ended": ended}
+    dumps.write(*later)
+    answer = dumps.ask(T0, T0 + 40_000, 4)
+    assert [one.end for one in answer.lives] == ["in order" if final else "killed", None]
+    assert [one.started for one in answer.lives] == [True, True]
+    sends = [point.sends.get("ok", 0) for point in answer.points]
+    # Each line counts ten more: two steps of the first life, and one of the second.
+    assert sends == [10, 10, 0, 10 if final else 17]
+    assert answer.points[3].sends.get("refused", 0) == (0 if final else 2)
+
+
+def test_the_end_of_another_life_is_not_this_ones(dumps: Dumps) -> None:
+    dumps.write(*steady(T0, 3))
+    ended = {"boot": BOOTS[2], "sync": {}, "sends": {"ok": 1_000}}
+    dumps.write(*steady(T0 + 30_000, 2, boot=1, ended=ended))
+    assert sum(point.sends.get("ok", 0) for point in dumps.ask(T0, T0 + 40_000).points) == 30
+
+
+def test_an_answer_has_room_for_so_many_lives(
+    dumps: Dumps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump_history, "MAX_LIVES", 2)
+    for number, boot in enumerate(BOOTS):
+        dumps.write(line(T0 + 60_000 * number, 5, boot=number, boot_ts=boot))
+    lives = dumps.ask(T0, T0 + 300_000).lives
+    assert [one.boot for one in lives] == list(BOOTS[1:])
+    assert not any(one.started for one in lives)

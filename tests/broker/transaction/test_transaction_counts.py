@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.metrics import metrics_table as table
+from broker.topic.system_topics import TRANS_CHECK_MAX_TIME_TOPIC
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
+from store.message_codec import encode_message_id
+from tests.broker.broker_fakes import request_of
 from tests.broker.hot_path_world import send_request
 from tests.broker.transaction.test_end_transaction_route import PROPERTIES, Side
 from tests.broker.transaction_world import (
@@ -178,6 +182,53 @@ def test_a_half_that_is_asked_about_again_after_all(world: TransactionWorld) -> 
     assert world.waiting() == {}
 
 
+def test_a_half_that_was_given_up_and_is_resumed_waits_again(world: TransactionWorld) -> None:
+    producer, connection = Producer(world), world.connect()
+    producer.send()
+    for _ in range(CHECK_MAX + 1):
+        world.round()
+    asked(connection)
+    assert world.waiting() == {}
+    (given_up,) = world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
+    message_id = encode_message_id(given_up.store_host, given_up.phy_offset)
+    resumed = request_of(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId=message_id)
+    assert world.processor.process_request(world.connection, resumed) is None
+    world.turn()
+    assert world.waiting() == {T: 1}
+    world.round()
+    (copy,) = asked(connection)
+    assert world.waiting() == {T: 1}
+    producer.open = [copy]
+    producer.end(copy, COMMIT)
+    assert world.waiting() == {}
+
+
+def test_a_half_that_ends_while_a_start_reads_what_waits(world: TransactionWorld) -> None:
+    """What the thread of the checks has found comes to the loop a little later."""
+    producer = Producer(world)
+    ending, waiting = producer.send(), producer.send()
+    later: list[Callable[[], None]] = []
+    world.on_loop = later.append
+    world.restart()
+    world.on_loop = lambda function: function()
+    producer.end(ending, COMMIT)
+    for function in later:
+        function()
+    assert producer.open == [waiting]
+    assert world.waiting() == {T: 1}
+
+
+def test_only_halves_without_an_end_are_read_at_a_start(world: TransactionWorld) -> None:
+    producer = Producer(world)
+    halves = [producer.send() for _ in range(5)]
+    for half in halves[1:4]:
+        producer.end(half, COMMIT)
+    world.restart()
+    found = [half.queue_offset for half in world.bridge.halves_without_end(lambda: False)]
+    assert found == [halves[0].queue_offset, halves[4].queue_offset]
+    assert list(world.bridge.halves_without_end(lambda: True)) == []
+
+
 def test_groups_of_a_hostile_client(world: TransactionWorld) -> None:
     halves = [
         world.prepare(properties=f"\x02PGROUP\x01{'x' * 20_000}{number}") for number in range(3)
@@ -201,6 +252,7 @@ def test_any_history(world: TransactionWorld, seed: int) -> None:
         assert world.waiting() == ({T: len(producer.open)} if producer.open else {})
 
 
+@pytest.mark.interpreted
 def test_the_fast_road_counts_what_the_general_one_counts(tmp_path: Path) -> None:
     sides = Side(tmp_path / "hot"), Side(tmp_path / "general")
     with contextlib.ExitStack() as stack:

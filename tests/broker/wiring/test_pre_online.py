@@ -338,6 +338,25 @@ def test_a_round_that_failed_is_followed_by_a_pause(master: World) -> None:
     assert pauses == [1_000]
 
 
+def test_a_name_server_that_flaps_is_asked_once_more_and_then_after_a_pause(
+    master: World,
+) -> None:
+    """It names another replica each time: without the pause both were asked for ever."""
+    looks = 0
+
+    def flap(_servers: object = None, **_named: object) -> list[MemberAddress]:
+        nonlocal looks
+        looks += 1
+        assert looks < 100, "no pause"
+        return [MemberAddress(1 + looks % 2, master.peer.address)]
+
+    master.service._peers.members = flap  # type: ignore[method-assign]
+    for rounds in (1, 2, 3):
+        master.service.step()
+        assert rounds <= looks <= 2 * rounds
+    assert not master.online
+
+
 def test_name_servers_of_5_x_are_asked_for_the_group_itself(tmp_path: Path) -> None:
     world = World(tmp_path, 0, compatible_with_old_name_srv=False)
 

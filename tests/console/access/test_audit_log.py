@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.access import audit_log
-from console.access.audit_log import KEPT_FILES, MAX_LINE, AuditError, AuditLog, Who
+from console.access.audit_log import HIDDEN, KEPT_FILES, MAX_LINE, AuditError, AuditLog, Who
 
 ALICE = Who("alice", "user", "192.0.2.7", "console.example")
 
@@ -55,6 +55,26 @@ def test_a_change_is_two_lines(audit: AuditLog, path: Path) -> None:
     assert (second["result"], second["why"]) == ("done", "deleted at 2 brokers")
     assert b"s3cret" not in path.read_bytes()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"key": "tls.server.keyPassword", "value": "hunter2"}, {"value": HIDDEN}),
+        ({"key": "x", "value": '{"username":"a","password":"hunter2"}'}, {"value": HIDDEN}),
+        ({"aclSecretKey": "hunter2"}, {"aclSecretKey": HIDDEN}),
+        ({"key": "adminPassword", "value": ""}, {"value": ""}),
+        ({"key": "flushDiskType", "value": "SYNC_FLUSH"}, {"value": "SYNC_FLUSH"}),
+        ({"topic": "passwords", "body": "a token"}, {"topic": "passwords", "body": "a token"}),
+    ],
+)
+def test_a_secret_is_not_kept_even_of_a_form_that_the_page_refuses(
+    audit: AuditLog, path: Path, fields: dict[str, str], kept: dict[str, str]
+) -> None:
+    audit.intend(ALICE, "changeSetting", fields)
+    assert b"hunter2" not in path.read_bytes()
+    (line,) = lines(path)
+    assert line["fields"] == fields | kept
 
 
 def test_a_page_shows_changes_with_their_results(audit: AuditLog) -> None:

@@ -134,7 +134,7 @@ def test_brokers_and_mqchaos_mean_the_same_file() -> None:
     assert scratch_group._WALL_OFFSET.format == clock.WALL_OFFSET.format
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_a_lost_message_is_found(tmp_path: Path) -> None:
     """The clients' log claims one acknowledgement more than there was: a broker that lost it. And
