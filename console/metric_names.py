@@ -26,6 +26,7 @@ TIMERS_BY_TOPIC: Final = "rocketmq_timing_messages"
 
 INFLIGHT: Final = "rocketmq_consumer_inflight_messages"
 READY: Final = "rocketmq_consumer_ready_messages"
+LAG_MS: Final = "rocketmq_consumer_lag_latency_milliseconds"
 QUEUEING_MS: Final = "rocketmq_consumer_queueing_latency_milliseconds"
 REVIVE_RECORDS: Final = "rocketmq_pop_revive_lag_milliseconds"
 """A number of records: the unit in the name is RocketMQ's mistake."""
@@ -74,6 +75,7 @@ POLLED: Final = (
     TIMERS_BY_TOPIC,
     INFLIGHT,
     READY,
+    LAG_MS,
     QUEUEING_MS,
     REVIVE_RECORDS,
     REVIVE_MS,

@@ -49,7 +49,7 @@ def newest_changes(
         ) from error
     try:
         answer = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AdminError(f"broker {address}: its audit cannot be read: {error}") from error
     return answer
 

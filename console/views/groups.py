@@ -6,10 +6,10 @@ Tested by tests/console/test_groups_view.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.cells import rate_cell
+from console.cells import FRESH_MS, age_cell, rate_cell
 from console.group_answers import (
     Members,
     Owners,
@@ -21,12 +21,21 @@ from console.group_answers import (
 )
 from console.known_groups import known_groups
 from console.lanes import BUSY, WAITING
+from console.metric_names import LAG_MS
 from console.page import ConsoleError, Page, Query, Reader, View
+from console.snapshot import BrokerSeen
 from console.tables import ShownTable, Table, TableCell, link, moment
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection
 from remoting.body.stats import ConsumeStats, OffsetWrapper
 from remoting.mq_version import version_name
+from tools.commands.consumer_progress import (
+    client_ip,
+    group_consume_info,
+    in_order,
+    info_data,
+    progress_report,
+)
 from tools.commands.ha_status import duration_text
 from tools.report import columns
 
@@ -36,6 +45,11 @@ QUEUES: Final = columns(
     "Consumed up to consumerOffset > | Lag diff > | Last consumed lastTimestamp | "
     "Behind at most behindMs > | Owner clientId"
 )
+TOPICS: Final = columns(
+    "Topic topic | Broker brokerName | Lag diff > | Oldest that waits oldestMs > | Known known"
+)
+EXACT: Final = "exact"
+AT_MOST: Final = "at most"
 MEMBERS: Final = columns(
     "Client clientId | Address clientAddr | Language language | Version version"
 )
@@ -51,6 +65,11 @@ def lag_of(stats: ConsumeStats) -> int:
     return sum(max(_lag(offset), 0) for offset in stats.offset_table.values())
 
 
+def diff_of(stats: ConsumeStats) -> int:
+    """The lag as consumerProgress adds it up."""
+    return sum(map(_lag, stats.offset_table.values()))
+
+
 def _lag(offset: OffsetWrapper) -> int:
     return offset.broker_offset - offset.consumer_offset
 
@@ -58,7 +77,8 @@ def _lag(offset: OffsetWrapper) -> int:
 def groups(reader: Reader, query: Query) -> Page:
     """Consumer groups, those of the shown page with their lag and rate, as their brokers tell them.
 
-    begins: only groups that begin so; system=1: RocketMQ's own, too; page.
+    The JSON is what consumerProgress prints of these. begins: only groups that begin so; system=1:
+    RocketMQ's own, too; page.
     """
     begins = query.text("begins")
     with_system = query.choice("system", ("0", "1")) == "1"
@@ -69,6 +89,7 @@ def groups(reader: Reader, query: Query) -> Page:
         name: progress(reader, name, LIST_AGE_MS, is_later=True)
         for name in (row[0].value for row in shown.rows)
     }
+    online = {name: members(reader, name, LIST_AGE_MS, is_later=True) for name in seen}
     return Page(
         context={
             "begins": begins,
@@ -77,7 +98,22 @@ def groups(reader: Reader, query: Query) -> Page:
             "counted": len(seen),
         },
         tables=[_groups_table(names, seen)],
+        data=_progress_data(seen, online),
     )
+
+
+def _progress_data(
+    seen: Mapping[str, Progress], online: Mapping[str, Members]
+) -> list[dict[str, Any]]:
+    """As consumerProgress prints it; without groups whose brokers have not told all yet."""
+    infos = [
+        group_consume_info(
+            name, (told.stats.consume_tps, diff_of(told.stats)), online[name].connection
+        )
+        for name, told in seen.items()
+        if told.problem is None and online[name].problem is None
+    ]
+    return [info_data(info) for info in sorted(infos, key=in_order)]
 
 
 def _groups_table(names: Sequence[str], seen: Mapping[str, Progress]) -> Table:
@@ -116,6 +152,7 @@ def group_page(reader: Reader, query: Query) -> Page:
         if name not in known.names:
             raise ConsoleError(f"no broker knows a consumer group {name}", 404)
     owned = owners(reader, name, online)
+    waiting = _waiting_rows(reader, name, stats)
     subscriptions = [] if connection is None else list(connection.subscription_table.values())
     return Page(
         title=name,
@@ -125,10 +162,20 @@ def group_page(reader: Reader, query: Query) -> Page:
             "lag": lag_of(stats),
             "tps": rate_cell(stats.consume_tps),
             "connection": connection,
+            "has_bound": any(row[-1] == AT_MOST for row in waiting),
             "sentences": [*owned.sentences, *_cut_members(online)],
             "crumbs": [("Consumer groups", "/groups")],
         },
         tables=[
+            Table(
+                "topics",
+                "Lag",
+                TOPICS,
+                waiting,
+                empty_text="It has consumed nothing yet.",
+                sort="diff",
+                descending=True,
+            ),
             Table(
                 "queues",
                 "Progress",
@@ -159,6 +206,9 @@ def group_page(reader: Reader, query: Query) -> Page:
                 empty_text="No member is online to say.",
             ),
         ],
+        data=progress_report(
+            stats, {queue: client_ip(names[0]) for queue, names in owned.by_queue.items()}
+        ).data,
     )
 
 
@@ -167,12 +217,49 @@ def _cut_members(online: Members) -> list[str]:
     return [f"The first {kept} of {online.total} members are shown."] if kept < online.total else []
 
 
+def _waiting_rows(reader: Reader, group: str, stats: ConsumeStats) -> list[list[object]]:
+    """By topic and broker: how much waits, and how old the oldest of it is."""
+    told = {broker.place.broker_name: broker for broker in reader.snapshot.masters()}
+    at_ms = reader.snapshot.taken_at_ms
+    lags: dict[tuple[str, str], int] = {}
+    bounds: dict[tuple[str, str], int | None] = {}
+    for queue, offset in stats.offset_table.items():
+        key, lag = (queue.topic, queue.broker_name), max(_lag(offset), 0)
+        lags[key] = lags.get(key, 0) + lag
+        if lag:
+            bound, before = _behind_ms(offset, reader.now_ms), bounds.get(key, 0)
+            bounds[key] = None if bound is None or before is None else max(bound, before)
+    rows = []
+    for (topic, name), lag in lags.items():
+        bound = bounds.get((topic, name), 0)
+        broker = told.get(name)
+        is_fresh = broker is not None and at_ms - broker.metrics.at_ms <= FRESH_MS
+        exact = 0 if not lag else _oldest_ms(broker, group, topic) if is_fresh else None
+        age = _behind(bound) if exact is None else age_cell(exact)
+        known = EXACT if exact is not None else None if bound is None else AT_MOST
+        rows.append([link(topic, topic_url(topic)), name, lag, age, known])
+    return rows
+
+
+def _oldest_ms(broker: BrokerSeen | None, group: str, topic: str) -> float | None:
+    """How old the oldest message that waits is, as its broker has told: those of this project do,
+    of groups that are online. None: not known, or nothing waited yet when it was told."""
+    if broker is None or broker.metrics.value is None:
+        return None
+    ages = [
+        value
+        for labels, value in broker.metrics.value.rows(LAG_MS)
+        if labels.get("consumer_group") == group and labels.get("topic") == topic
+    ]
+    return max(ages, default=0) or None
+
+
 def _queue_rows(stats: ConsumeStats, owned: Owners, group: str, now_ms: int) -> list[list[object]]:
     rows = []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         offset = stats.offset_table[queue]
         lag, last = _lag(offset), offset.last_timestamp
-        behind_ms = max(now_ms - last, 0) if lag > 0 and last > 0 else 0 if lag <= 0 else None
+        behind_ms = _behind_ms(offset, now_ms)
         rows.append(
             [
                 link(queue.topic, topic_url(queue.topic)),
@@ -187,6 +274,13 @@ def _queue_rows(stats: ConsumeStats, owned: Owners, group: str, now_ms: int) -> 
             ]
         )
     return rows
+
+
+def _behind_ms(offset: OffsetWrapper, now_ms: int) -> int | None:
+    """What the age of the oldest message that waits in a queue cannot exceed."""
+    if _lag(offset) <= 0:
+        return 0
+    return max(now_ms - offset.last_timestamp, 0) if offset.last_timestamp > 0 else None
 
 
 def _behind(ms: int | None) -> TableCell | None:

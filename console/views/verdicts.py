@@ -8,6 +8,7 @@ Tested by tests/console/test_verdicts_view.py.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Final
 
 from console.health import group_url
@@ -33,24 +34,34 @@ _NOWHERE: Final = (
 )
 
 
+Group = tuple[str, str]
+"""Cluster and broker name."""
+
+
 def verdicts(reader: Reader, query: Query) -> Page:
     """The last days before `until`; the newest date's budgets."""
     days = query.number("days", DAYS, 1, MOST_DAYS)
     until = query.text("until", "9999")
     reports = reader.options.get(REPORTS)
+    online = {(one.place.cluster, one.place.broker_name) for one in reader.snapshot.brokers}
     if not isinstance(reports, Reports):
-        return _page([], [], [_NOWHERE], None, days)
+        return _page(online, [], [], [_NOWHERE], None, days)
     dates, why = reports.dates()
     sentences = [why] if why else []
     known = [date for date in dates if date <= until]
     if not known and not why:
         sentences.append("The directory has no report yet.")
     shown = [reports.day(date) for date in known[:days]]
-    return _page(shown, known, sentences, reports, days)
+    return _page(online, shown, known, sentences, reports, days)
 
 
 def _page(
-    shown: list[Day], known: list[str], sentences: list[str], reports: Reports | None, days: int
+    online: Set[Group],
+    shown: list[Day],
+    known: list[str],
+    sentences: list[str],
+    reports: Reports | None,
+    days: int,
 ) -> Page:
     newest = next((day for day in shown if not day.problem), None)
     budgets = [] if newest is None else newest.budgets
@@ -63,12 +74,12 @@ def _page(
             "index_url": "/reports/index.html" if reports and reports.file("index.html") else "",
         },
         tables=[
-            _calendar(shown, reports),
+            _calendar(online, shown, reports),
             Table(
                 "budgets",
                 "Budgets on the newest date",
                 BUDGETS,
-                [_budget(one) for one in budgets],
+                [_budget(online, one) for one in budgets],
                 empty_text="No replica has been judged.",
             ),
             Table(
@@ -82,7 +93,7 @@ def _page(
     )
 
 
-def _calendar(shown: list[Day], reports: Reports | None) -> Table:
+def _calendar(online: Set[Group], shown: list[Day], reports: Reports | None) -> Table:
     """A row a group, the worst first; a column a date, the oldest at the left."""
     days = list(reversed(shown))
     groups = sorted({group for day in days for group in day.groups})
@@ -91,13 +102,18 @@ def _calendar(shown: list[Day], reports: Reports | None) -> Table:
     heads += [Column(day.date[5:], day.date) for day in days]
     rows = [
         [
-            link(broker, group_url(cluster, broker)),
+            _group(online, (cluster, broker)),
             cluster,
             *(_verdict(day.groups.get((cluster, broker)), day, reports) for day in days),
         ]
         for cluster, broker in groups
     ]
     return Table("calendar", "Verdicts", heads, rows, empty_text="No group has been judged.")
+
+
+def _group(online: Set[Group], group: Group) -> object:
+    """Its page is of now: a group that has gone has none."""
+    return link(group[1], group_url(*group)) if group in online else group[1]
 
 
 def _rank(verdict: str | None) -> int:
@@ -117,9 +133,9 @@ def _report_url(day: Day, reports: Reports | None) -> str | None:
     return f"/reports/dt={day.date}/report.html" if has_page else None
 
 
-def _budget(one: ReplicaBudget) -> list[object]:
+def _budget(online: Set[Group], one: ReplicaBudget) -> list[object]:
     return [
-        link(one.group[1], group_url(*one.group)),
+        _group(online, one.group),
         one.replica,
         badge(one.verdict.replace(" ", "_"), one.verdict),
         one.days or None,

@@ -13,8 +13,10 @@ import pytest
 
 from console import group_answers
 from console.access.account import OPERATOR
+from console.metric_names import LAG_MS
 from console.page import ConsoleError, Reader
-from console.views import clients, groups
+from console.snapshot import BrokerSeen, Metrics, Told
+from console.views import clients, groups, search
 from remoting.body.client_connection import Connection, ConsumerConnection
 from remoting.body.consumer_running_info import (
     ConsumerRunningInfo,
@@ -25,7 +27,7 @@ from remoting.body.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import ConsumeStats, OffsetWrapper
 from remoting.request_code import RequestCode as Code
-from tests.console.pages import HOSTILE, NOW, Peers, page, peer_reader, rows, seen, shown
+from tests.console.pages import HOSTILE, NOW, Peers, java, page, peer_reader, rows, seen, shown
 from tests.console.test_topic_page import route
 
 B, C = "b0:10911", "c0:10911"
@@ -147,7 +149,7 @@ def test_a_list_of_members_without_end_is_cut() -> None:
     assert "The first 5000 of 6000 members are shown." in found.context["sentences"]
     many[B, MEMBERS] = b'{"connectionSet":[' + b" " * group_answers.MOST_BYTES
     assert (
-        ": the console reads at most"
+        "the console reads at most"
         in page(groups.group_page, who(many), name="g").context["problem"]
     )
 
@@ -256,3 +258,134 @@ def test_what_is_too_large_is_not_read() -> None:
         assert "the console reads at most" in text
     (said,) = page(groups.group_page, reader, name="g").context["sentences"]
     assert "2,097,153 bytes to GET_CONSUMER_RUNNING_INFO: the console reads at most" in said
+
+
+# -- how old what waits is ---------------------------------------------------------------------
+
+
+def waits(*brokers: Any) -> Reader:
+    return peer_reader(Peers(answers({"one@h": info()})), *brokers)
+
+
+def metrics(group: str, topic: str, *ages: float) -> dict[str, Any]:
+    return {
+        LAG_MS: [
+            ({"consumer_group": group, "topic": topic, "is_retry": str(n)}, age)
+            for n, age in enumerate(ages)
+        ]
+    }
+
+
+def test_the_age_of_what_waits_is_exact_where_its_broker_tells() -> None:
+    """A group that pops has two series for a topic: what comes again is the other."""
+    reader = waits(seen("b", metrics=metrics("g", "T", 3_000, 5_000)))
+    (row,) = rows(page(groups.group_page, reader, name="g"), "topics")
+    assert row == {
+        "topic": "T",
+        "brokerName": "b",
+        "diff": 24,
+        "oldestMs": 5_000,
+        "known": groups.EXACT,
+    }
+    assert "≤: its broker does not tell" not in shown(GROUP, reader, {"name": "g"})
+
+
+@pytest.mark.parametrize(
+    "broker",
+    [
+        java("b"),
+        seen("b"),
+        seen("b", metrics=metrics("other", "T", 5_000)),
+        seen("b", metrics=metrics("g", "other", 5_000)),
+        seen("b", metrics=metrics("g", "T", 0)),
+        seen("b", metrics=Told(Metrics(metrics("g", "T", 5_000)), NOW - 60_000)),
+    ],
+)
+def test_else_it_is_a_bound_and_says_so(broker: BrokerSeen) -> None:
+    reader = waits(broker)
+    (row,) = rows(page(groups.group_page, reader, name="g"), "topics")
+    assert (row["oldestMs"], row["known"]) == (9_000, groups.AT_MOST)
+    assert "≤: its broker does not tell" in shown(GROUP, reader, {"name": "g"})
+
+
+def test_what_has_no_bound_is_not_known() -> None:
+    """One queue of the topic was never consumed: the oldest that waits there may be of any age."""
+    found = answers({"one@h": info()})
+    stats = {
+        QUEUES[0]: OffsetWrapper(broker_offset=9, consumer_offset=4, last_timestamp=NOW - 9_000),
+        QUEUES[1]: OffsetWrapper(broker_offset=9),
+        MessageQueue(topic="U", broker_name="b", queue_id=0): OffsetWrapper(
+            broker_offset=9, consumer_offset=9
+        ),
+    }
+    found[B, Code.GET_CONSUME_STATS] = ConsumeStats(offset_table=stats).to_json_bytes()
+    told = {
+        row["topic"]: row for row in rows(page(groups.group_page, who(found), name="g"), "topics")
+    }
+    assert (told["T"]["diff"], told["T"]["oldestMs"], told["T"]["known"]) == (14, None, None)
+    assert (told["U"]["diff"], told["U"]["oldestMs"], told["U"]["known"]) == (0, 0, groups.EXACT)
+
+
+# -- what commands print, and search -----------------------------------------------------------
+
+
+def test_the_json_is_what_consumer_progress_prints() -> None:
+    found = page(groups.group_page, who(answers({"one@h": info(QUEUES[0])})), name="g").json_data()
+    assert (found["diffTotal"], found["consumeTps"]) == (24, 0.0)
+    first, second, *_ = found["queues"]
+    assert first == {
+        "topic": "T",
+        "brokerName": "b",
+        "queueId": 0,
+        "brokerOffset": 10,
+        "consumerOffset": 4,
+        "diff": 6,
+        "lastTimestamp": NOW - 9_000,
+        "clientIP": "one",
+    }
+    assert second["clientIP"] is None
+
+
+def listed(**more: Any) -> Peers:
+    table = {"subscriptionGroupTable": {"g": {"groupName": "g"}, "h": {"groupName": "h"}}}
+    return Peers(answers({"one@h": info()}) | {(B, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): table})
+
+
+def test_the_json_of_the_list_is_what_consumer_progress_prints() -> None:
+    reader = peer_reader(listed(), seen("b"))
+    found = page(groups.groups, reader, begins="g").json_data()
+    assert found == [
+        {
+            "group": "g",
+            "count": 1,
+            "version": "V3_0_0_SNAPSHOT",
+            "type": "PUSH",
+            "model": "CLUSTERING",
+            "tps": 0.0,
+            "diffTotal": 24,
+        }
+    ]
+
+
+def test_a_group_whose_brokers_have_not_told_is_not_offline() -> None:
+    for kind in ("members", "group progress"):
+        reader = peer_reader(listed(), seen("b"))
+        lanes: Any = reader.lanes
+        lanes.silent_questions = {kind}
+        assert page(groups.groups, reader).json_data() == []
+
+
+def test_a_search_finds_clients_that_pages_have_seen() -> None:
+    peers = Peers(answers({"one@h": info(), HOSTILE: info()}))
+    reader = peer_reader(peers, seen("b"))
+    assert rows(page(search.search, reader, q="one@"), "hits") == []
+    page(groups.group_page, reader, name="g")
+    asked = peers.codes(B).count(MEMBERS)
+    for text in ("ONE@", "10.0.0.9"):
+        found = page(search.search, reader, q=text)
+        hits = [hit["name"] for hit in rows(found, "hits") if hit["kind"] == "client"]
+        assert "one@h 10.0.0.9:1" in hits
+    assert peers.codes(B).count(MEMBERS) == asked, "a search asks nobody about a group"
+    text = shown(search.VIEWS[0], reader, {"q": "10.0.0.9"})
+    assert "/client?id=one%40h&amp;group=g" in text
+    assert "<img src=x" not in text

@@ -186,6 +186,23 @@ def test_an_odd_answer_is_a_sentence_and_the_worker_goes_on(
     assert "deep" in caplog.text
 
 
+def test_one_account_too_many_is_a_sentence() -> None:
+    """Fifty have clients: the next one's question is not asked, and the worker goes on."""
+
+    def client_of(account: Any) -> AdminClient:
+        if account is not None:
+            raise AdminError("50 accounts use this console now")
+        return Answering()
+
+    lanes, peer = Lanes(client_of, Clock(), 1), Peer()
+    lanes.start()
+    assert lanes.ask(PEER, peer.question("a"), 0, "alice").error == (
+        "50 accounts use this console now"
+    )
+    assert lanes.ask(PEER, peer.question("a"), 0).value == "answer 1"
+    lanes.stop()
+
+
 def test_a_slow_broker_holds_one_worker_only() -> None:
     peer, quick = Peer(), Peer()
     peer.gate.clear()

@@ -25,6 +25,8 @@ from playwright.sync_api import Page, expect
 from console.site import VIEWS
 from remoting.body.consumer_running_info import ConsumerRunningInfo, ProcessQueueInfo
 from remoting.body.message_queue import MessageQueue
+from spark.page.report_page import report_html
+from spark.page.summary import summary_json
 from tests.broker.client.test_consumer_manager import data_of
 from tests.console.browser import (
     ConsoleBrowser,
@@ -36,6 +38,7 @@ from tests.console.browser import (
 from tests.console.console_on_broker import ConsoleWorld
 from tests.console.served_site import running
 from tests.console.walked_member import online
+from tests.spark.demo_report import DATE, demo_report
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
@@ -88,13 +91,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WalkedWorld]:
     with Group(root).running() as pair, ExitStack() as stack:
         master = pair.start(pair.first, SYNC_MASTER)
         slave = pair.start(pair.second, SLAVE)
-        made = WalkedWorld(root, master, stack)
+        made = WalkedWorld(root, master, stack, reports=_night(root / "nightly"))
         made.slave = slave
         made.url = stack.enter_context(running(made.console.application, made.console.close_pages))
         wait_until(lambda: _in_sync(made), 60)
         _fill(made)
         stack.enter_context(online(master.ports["main"], MEMBER, data_of(GROUP, TOPIC), RUNNING))
         yield made
+
+
+def _night(root: Path) -> Path:
+    """What mqreport has left of one date."""
+    place = root / "report" / f"dt={DATE}"
+    place.mkdir(parents=True)
+    data = demo_report()
+    (place / "summary.json").write_bytes(summary_json(data))
+    (place / "report.html").write_bytes(report_html(data))
+    return root
 
 
 def _in_sync(world: WalkedWorld) -> bool:
@@ -277,6 +290,31 @@ def test_dead_letters_are_sent_again_as_a_job(world: WalkedWorld, browser: Conso
     expect(job).to_contain_text("1 of 1", timeout=30_000)
     expect(job.locator("ol.log")).to_contain_text("SEND_OK")
     assert faults_of(browser, world.signed(urlsplit(page.url).path), 390, dark=True) == []
+
+
+def test_the_verdicts_lead_to_the_report(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    page = browser.open(world.signed("/verdicts"))
+    expect(page.locator("#table-calendar tbody")).to_contain_text("breached")
+    page.get_by_role("link", name="breached").first.click()
+    expect(page.locator("h1")).to_contain_text(str(DATE))
+    assert browser.complaints == [], "the report's own style is allowed, and no script"
+
+
+def test_a_group_s_logs_are_verified_as_a_job(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    name = world.console.watch.snapshot().brokers[0].place.broker_name
+    page = browser.open(world.signed(f"/do/verifyReplica?broker={quote(name)}"))
+    page.get_by_role("button", name="Show what will happen").click()
+    page.get_by_role("main").get_by_role("button").last.click()
+    page.get_by_role("link", name="Go on").click()
+    expect(page.locator("#live_job")).to_contain_text("done", timeout=60_000)
+
+
+def test_a_member_tells_its_stack(world: WalkedWorld, browser: ConsoleBrowser) -> None:
+    page = browser.open(world.signed(f"/group?name={GROUP}"))
+    page.get_by_role("link", name=MEMBER).first.click()
+    expect(page.locator("#table-queues tbody")).to_contain_text(TOPIC)
+    page.get_by_role("link", name="stack").click()
+    expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
 
 
 @pytest.mark.skipif("CONSOLE_SCREENSHOTS" not in os.environ, reason="no directory for pictures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,9 @@ def online(
     try:
         yield
     finally:
-        peer.sock.close()
+        peer.sock.shutdown(socket.SHUT_RDWR)
         thread.join(_HEARTBEAT_S)
+        peer.sock.close()
 
 
 def _serve(peer: Peer, heartbeat: bytes, info: ConsumerRunningInfo) -> None:

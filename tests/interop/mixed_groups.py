@@ -423,18 +423,23 @@ class MixedGroup:
             return self.members() == set(self.brokers)
 
         if demoted and self.brokers[demoted].kind != "ours":
-            with contextlib.suppress(PeerError):
-                wait_until(are_in, "all in the set", _CHAINED_S, poll_s=0.2)
-                return
-            chained = [n for n in self.brokers if n not in self.members() and n != demoted]
-            for number in chained:
-                broker = self.brokers[number]
-                assert broker.kind != "ours", self._what(f"{number} of ours does not follow")
-                assert self.ha_ports[demoted] in ports_reached(broker.process.pid)
-                self.chained.append(number)
-                broker.kill()
-                self.start_broker(number)
+            self.free_followers(demoted)
         wait_until(are_in, self._what("all in the set"), _ALL_S, poll_s=0.2)
+
+    def free_followers(self, demoted: int) -> None:
+        """Until all but that one are in the set. A Java follower that is not may follow it still
+        (P38): it is restarted. Any other reason fails."""
+        others = self.brokers.keys() - {demoted}
+        with contextlib.suppress(PeerError):
+            wait_until(lambda: others <= self.members(), "the set", _CHAINED_S, poll_s=0.2)
+            return
+        for number in sorted(others - self.members()):
+            broker = self.brokers[number]
+            assert broker.kind != "ours", self._what(f"{number} of ours does not follow")
+            assert self.ha_ports[demoted] in ports_reached(broker.process.pid)
+            self.chained.append(number)
+            broker.kill()
+            self.start_broker(number)
 
     def wait_for_master(self, *, other_than: int) -> int:
         """As the controllers say."""

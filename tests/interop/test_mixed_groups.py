@@ -150,6 +150,8 @@ def play(group: MixedGroup, cause: str, driver: Driver) -> None:
     else:
         master = group.wait_for_master(other_than=victim)
         assert group.master()[1] > epoch
+        if cause in ("stop", "cut"):
+            group.free_followers(victim)  # The port of who was stopped stays open.
         group.sender.wait_for_more(30, f"{master} leads after {cause}")
         undo()
     group.wait_for_all(demoted=victim if cause == "elect" else 0)
@@ -365,4 +367,16 @@ def told(group: MixedGroup, driver: Driver, step: str) -> list[str]:
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if step.startswith("getControllerConfig"):
         return [line for line in lines if line.startswith(("====", "scan"))]
+    if step.startswith("getBrokerEpoch"):
+        return _by_broker(lines)
     return lines
+
+
+def _by_broker(lines: list[str]) -> list[str]:
+    """Java asks the brokers in the order of their addresses' hashes."""
+    brokers: list[list[str]] = [[]]
+    for line in lines:
+        if line.startswith("#clusterName"):
+            brokers.append([])
+        brokers[-1].append(line)
+    return [line for one in sorted(brokers) for line in one]

@@ -73,7 +73,8 @@ def test_brokers_without_an_audit_and_answers_that_are_none(
     outcome = mqadmin.run("adminAudit", "-b", cluster.address)
     assert outcome.code != 0
     assert "keeps no audit of changes" in outcome.err
-    for body in (b"", b"[]", b'{"entries":[{"number":"x"}]}', b"\xff"):
+    deep = b'{"entries":[{"number":1,"what":{"body":' + b"[" * 100_000
+    for body in (b"", b"[]", b'{"entries":[{"number":"x"}]}', b"\xff", deep):
         cluster.always(CODE, body=body)
         outcome = mqadmin.run("adminAudit", "-b", cluster.address)
         assert outcome.code != 0
