@@ -240,7 +240,7 @@ class BrokerController:
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
         self._access_control.open(self._executor)
-        open_log(self._role, self._options, self._store, self._tables, self._pop)
+        open_log(self._role, self._options, self._store, self._tables, self._pop, self._messages)
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 

@@ -28,7 +28,8 @@ class DeliveryNotes:
 
     def open(self, log_end: int) -> None:
         """Take up what an earlier life has left, that of a turn which a kill has ended, too.
-        log_end: of the log now. Raises OSError."""
+        log_end: of the log now; UnpublishedDeliveries were settled when it was opened. Raises
+        OSError."""
         self._progress.open(log_end)
         self._open_slots.open(log_end)
         for slot_ms, pos, number, _end in self._unpublished.open(log_end):

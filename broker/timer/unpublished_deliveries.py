@@ -5,7 +5,9 @@ published. Before that a kill leaves records that nobody has noted: those that t
 is opened again were delivered, those that it has not were not. So each delivery is noted here with
 the end of its record before it is published, and all of them are taken away once they stand in the
 other two files. Written, not flushed; believed by the same boot only, with the same precision, not
-after the broker was a slave.
+after the broker was a slave. An end of the log tells something only until others put records there,
+so every life of the writer settles the file when it opens the log, also one that delivers nothing
+or begins to later (a handover): a timer that is believed and not in the log is lost.
 
     +0    i8  size of the file
     +8    i8  precision ms
@@ -58,21 +60,35 @@ class UnpublishedDeliveries:
         self._map: mmap.mmap | None = None
         self._count = 0
 
+    def settle(self, log_end: int) -> None:
+        """The log was opened and ends at `log_end`, nothing is put yet: what lies beyond never came
+        to be. Raises OSError."""
+        try:
+            raw = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        noted = self._noted(raw) if len(raw) == _SIZE else None
+        if noted is None:
+            self.remove()
+            return
+        in_log = sum(each.log_end <= log_end for each in noted)
+        if in_log < len(noted):
+            try:
+                with self._path.open("r+b") as file:
+                    file.seek(_COUNT_AT)
+                    file.write(_COUNT.pack(in_log))
+            except OSError:
+                self.remove()
+
     def open(self, log_end: int) -> list[Unpublished]:
         """What an earlier life has put into the log, which ends at `log_end` now, and has not noted
-        elsewhere. It stays in the file until `clear`. Raises OSError."""
+        elsewhere; `settle` came first. It stays in the file until `clear`. Raises OSError."""
+        self.settle(log_end)
         self._map, is_new = open_unflushed(self._path, _SIZE)
-        size, precision_ms, count, boot = _HEAD.unpack_from(self._map)
-        known = (size, precision_ms, boot) == (_SIZE, self._precision_ms, boot_mark())
-        found = []
-        if known and not is_new:
-            for number in range(min(max(count, 0), CAPACITY)):
-                entry = Unpublished(*_ENTRY.unpack_from(self._map, _at(number)))
-                if entry.log_end <= log_end:
-                    found.append(entry)
+        found = None if is_new else self._noted(self._map)
         if not found:
             self._begin()
-        return found
+        return found or []
 
     def note(self, delivery: Unpublished) -> None:
         """It is in the log, and not published."""
@@ -96,6 +112,14 @@ class UnpublishedDeliveries:
         if self._map is not None:
             self._map.close()
             self._map = None
+
+    def _noted(self, raw: bytes | mmap.mmap) -> list[Unpublished] | None:
+        """In the order in which they were put: their ends only grow. None: not to be believed."""
+        size, precision_ms, count, boot = _HEAD.unpack_from(raw)
+        if (size, precision_ms, boot) != (_SIZE, self._precision_ms, boot_mark()):
+            return None
+        count = min(max(count, 0), CAPACITY)
+        return [Unpublished(*_ENTRY.unpack_from(raw, _at(number))) for number in range(count)]
 
     def _begin(self) -> None:
         assert self._map is not None

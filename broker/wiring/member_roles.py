@@ -74,6 +74,7 @@ class MemberRoles:
         # Behind the confirm offset there may be the first records of topics whose configuration the
         # last master has told nobody; they are dispatched from now on.
         parts.tables.restore_lacking(parts.store.open_log())
+        parts.messages.log_opened()
         parts.tables.limit_to(parts.store.log.next_offset)
         parts.tables.begin_epoch(master_epoch)
         parts.pop.open()

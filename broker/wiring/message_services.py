@@ -137,6 +137,10 @@ class MessageServices:
 
     # -- life (loop thread) --------------------------------------------------------------------
 
+    def log_opened(self) -> None:
+        """Before anything is put into the log. Also on the main thread, before the loop runs."""
+        self.timers.log_opened()
+
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
         delivered in this broker's place, that waits for `handed_over`. Again after `cease`."""

@@ -4,7 +4,7 @@ Called by BrokerController, on the main thread of process `remoting`, before the
 what says otherwise. In controller mode a broker begins without a role, and the loop takes what
 process `ha` orders (member_roles.py).
 
-Tested by tests/broker/test_durable_order.py.
+Tested by tests/broker/wiring/test_start_of_role.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def open_log(
     store: StoreSide,
     tables: BrokerTables,
     pop: PopServices,
+    messages: MessageServices,
 ) -> None:
     """A master becomes the log's writer; the tables are loaded, the `store` process is ready.
     Raises StoreError."""
@@ -34,6 +35,7 @@ def open_log(
     if not role.is_slave:
         tables.restore_lacking(store.stored_queues())
         store.open_log()
+        messages.log_opened()
         tables.limit_to(store.log.next_offset)
     pop.open()
 

@@ -114,6 +114,11 @@ class Timers:
         self._dequeue.use(stopped=self._stops_dequeue)
         self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
 
+    def log_opened(self) -> None:
+        """This broker writes the log now and has put nothing yet; timers may begin later, or never.
+        Raises OSError."""
+        self._unpublished.settle(self._log.commit_log.position)
+
     def start(self, loop: SelectorLoop) -> None:
         """Begin to deliver; this is a master, the log is open. Again after `cease`."""
         if self._is_enabled:

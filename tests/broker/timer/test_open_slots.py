@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from broker.timer import open_slot
+from broker.timer.unpublished_deliveries import UnpublishedDeliveries
 from remoting.response_code import ResponseCode
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import TIMER_STOP_ENQUEUE
 from tests.support.manual_clock import ManualClock
 from tests.support.timer_delivery import Delivered, TimerDelivery
-from tests.support.timer_life import START_MS
+from tests.support.timer_life import START_MS, TimerLife
 
 SLOT_MS = START_MS + 2_000
 
@@ -250,6 +251,36 @@ def test_a_kill_between_the_log_and_the_file_when_the_slot_is_over(world: TimerD
         world.turn(ends=False)
     assert world.keys() == ["a", "b"]
     world.service = world.new_service()
+    world.pass_ms(2_000, 20)
+    assert world.keys() == ["a", "b"]
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_a_kill_before_the_log_has_it_and_a_log_that_grows_before_timers_begin(
+    world: TimerDelivery, lives: int
+) -> None:
+    """As with enableRemoteEscape, where sends are taken before the handover; of two lives the first
+    ends before its timers begin."""
+    for key in "ab":
+        world.put(key, SLOT_MS + 100)
+    world.pass_ms(2_099, 2_099)
+    world.clock.advance(1)
+    end = world.life.log.position
+    world.life.log.now_ms = world.clock.now_ms()
+    world.service.deliver_due()
+    assert world.life.log.position > end, "noted, and not published"
+    world.life.log._pending.clear()
+    for _ in range(lives):
+        world.life.kill()
+        world.life = TimerLife(world.root, clock=world.clock)
+        assert world.life.log.position >= end
+        UnpublishedDeliveries(world.life.config.timer_unpublished_path, 1000).settle(
+            world.life.log.position
+        )
+        for number in range(10):
+            world.put(f"later-{number}", SLOT_MS + 3_600_000)
+    world.service = world.new_service()
+    world.life.run()
     world.pass_ms(2_000, 20)
     assert world.keys() == ["a", "b"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,41 @@ def test_what_the_log_has_was_delivered(path: Path) -> None:
     assert found(path, 5_299) == PUT[:1], "its record is not whole"
     assert found(path, 4_999) == []
     assert found(path) == [], "the log goes on from there with something else"
+
+
+@pytest.mark.parametrize(("log_end", "believed"), [(5_300, 2), (5_299, 1), (4_999, 0)])
+def test_a_log_that_grows_after_it_was_opened_makes_nothing_true(
+    path: Path, log_end: int, believed: int
+) -> None:
+    UnpublishedDeliveries(path, 1000).settle(log_end)
+    assert found(path, 1 << 40) == PUT[:believed]
+
+
+def test_what_is_not_believed_now_is_not_later(path: Path) -> None:
+    """The precision changes and changes back, and the life between begins no timers."""
+    UnpublishedDeliveries(path, 100).settle(5_300)
+    assert found(path) == []
+
+
+def test_settling_where_nothing_is(tmp_path: Path) -> None:
+    UnpublishedDeliveries(tmp_path / "none", 1000).settle(0)
+    assert not list(tmp_path.iterdir()), "a broker without timers has no such file"
+
+
+def test_what_cannot_be_settled_is_believed_by_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def read_only(self: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
+        if mode == "r+b":
+            raise OSError(30, "Read-only file system")
+        return opened(self, mode, *more, **options)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    UnpublishedDeliveries(path, 1000).settle(5_299)
+    monkeypatch.undo()
+    assert found(path, 1 << 40) == []
 
 
 def test_what_is_noted_elsewhere_is_taken_away(path: Path) -> None:

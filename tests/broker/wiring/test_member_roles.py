@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.timer.unpublished_deliveries import (
+    OPEN_SLOT,
+    Unpublished,
+    UnpublishedDeliveries,
+)
 from ha.control_slots import (
     MEMBER_ORDER,
     ORDER_TAKEN,
@@ -99,6 +104,19 @@ def test_slaves_see_in_each_table_in_which_epoch_its_master_leads(member: Member
             body = json.loads(answer.body)
             told |= {(code, name): body[name]["stateVersion"] for name in names}
         assert set(told.values()) == {epoch}, told
+
+
+def test_timers_of_a_turn_that_a_kill_ended_are_judged_by_the_end_that_the_log_is_opened_at(
+    member: Member,
+) -> None:
+    """What lies beyond it never came to be, however far the log grows before timers begin."""
+    path = member.root / "timerunpublished"
+    noted = UnpublishedDeliveries(path, 1000)
+    noted.open(0)
+    noted.note(Unpublished(1000, OPEN_SLOT, 7, member.counters[MAX_PHY_OFFSET] + 1))
+    member.lead()
+    assert code_of(member.send(member.connect(), b"grows")) == ResponseCode.SUCCESS
+    assert UnpublishedDeliveries(path, 1000).open(member.counters[MAX_PHY_OFFSET]) == []
 
 
 def test_a_refused_send_makes_no_topic(member: Member) -> None:
