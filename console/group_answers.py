@@ -120,6 +120,7 @@ class Members:
     connection: ConsumerConnection | None = None
     address: str = ""
     """Of that broker."""
+    group: str = ""
     total: int = 0
     """How many it told of; only the first 5,000 are kept."""
     problem: str | None = None
@@ -140,7 +141,7 @@ def members(reader: Reader, group: str, max_age_ms: int, *, is_later: bool = Fal
         if answer.value is None:
             problems.append(answer.error or WAITING)
         elif answer.value.connection is not None:
-            return Members(answer.value.connection, address, answer.value.total)
+            return Members(answer.value.connection, address, group, answer.value.total)
     return Members(problem=joined(problems))
 
 
@@ -166,7 +167,7 @@ def members_question(group: str) -> Question[Members]:
             connection_set=found.connection_set[:MOST_MEMBERS],
             subscription_table=_first(found.subscription_table, MOST_SHOWN),
         )
-        return Members(kept, total=total)
+        return Members(kept, group=group, total=total)
 
     return Question((MEMBERS, group), ask, MOST_BYTES)
 

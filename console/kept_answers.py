@@ -76,6 +76,14 @@ class KeptAnswers:
         while len(self._answers) > KEPT_ANSWERS or self._bytes > KEPT_BYTES:
             self._drop(next(iter(self._answers)))
 
+    def known(self, kind: str, account: Hashable) -> list[tuple[Hashable, Any]]:
+        """What was answered to an account's questions whose keys begin so."""
+        return [
+            (key[2], answer.value)
+            for key, answer in self._answers.items()
+            if key[1] == account and isinstance(key[2], tuple) and key[2][0] == kind
+        ]
+
     def forget(self, question: Hashable) -> None:
         """Every peer's answer to a question of this key."""
         for key in [key for key in self._answers if key[2] == question]:

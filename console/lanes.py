@@ -211,6 +211,11 @@ class Lanes:
         with self._changed:
             return self._flight(address, None, question, lambda lane: lane.polls).future
 
+    def known(self, kind: str, account: Hashable) -> list[tuple[Hashable, Any]]:
+        """Answers that are kept for an account to questions whose keys begin so, by their keys."""
+        with self._changed:
+            return self._kept.known(kind, account)
+
     def forget(self, question: Question[Any]) -> None:
         """Every peer's answer to a question: a change has made it old."""
         with self._changed:

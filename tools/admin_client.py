@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +44,7 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
 from tools.errors import AdminError, BrokerAnswerError
+from tools.nearest_names import nearest_names
 
 if TYPE_CHECKING:
     from remoting.client_tls import ClientTls
@@ -382,5 +382,5 @@ def addresses(route: TopicRouteData) -> list[str]:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """One line that a name does not exist, with the nearest existing one."""
-    nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    nearest = nearest_names(name, known, 1)
     return f"{kind} {name} does not exist" + (f"; the nearest is {nearest[0]}" if nearest else "")

@@ -6,7 +6,7 @@ Tested by tests/console/test_groups_view.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from console.cells import FRESH_MS, age_cell, rate_cell
@@ -29,6 +29,13 @@ from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection
 from remoting.body.stats import ConsumeStats, OffsetWrapper
 from remoting.mq_version import version_name
+from tools.commands.consumer_progress import (
+    client_ip,
+    group_consume_info,
+    in_order,
+    info_data,
+    progress_report,
+)
 from tools.commands.ha_status import duration_text
 from tools.report import columns
 
@@ -58,6 +65,11 @@ def lag_of(stats: ConsumeStats) -> int:
     return sum(max(_lag(offset), 0) for offset in stats.offset_table.values())
 
 
+def diff_of(stats: ConsumeStats) -> int:
+    """The lag as consumerProgress adds it up."""
+    return sum(map(_lag, stats.offset_table.values()))
+
+
 def _lag(offset: OffsetWrapper) -> int:
     return offset.broker_offset - offset.consumer_offset
 
@@ -65,7 +77,8 @@ def _lag(offset: OffsetWrapper) -> int:
 def groups(reader: Reader, query: Query) -> Page:
     """Consumer groups, those of the shown page with their lag and rate, as their brokers tell them.
 
-    begins: only groups that begin so; system=1: RocketMQ's own, too; page.
+    The JSON is what consumerProgress prints of these. begins: only groups that begin so; system=1:
+    RocketMQ's own, too; page.
     """
     begins = query.text("begins")
     with_system = query.choice("system", ("0", "1")) == "1"
@@ -76,6 +89,7 @@ def groups(reader: Reader, query: Query) -> Page:
         name: progress(reader, name, LIST_AGE_MS, is_later=True)
         for name in (row[0].value for row in shown.rows)
     }
+    online = {name: members(reader, name, LIST_AGE_MS, is_later=True) for name in seen}
     return Page(
         context={
             "begins": begins,
@@ -84,7 +98,22 @@ def groups(reader: Reader, query: Query) -> Page:
             "counted": len(seen),
         },
         tables=[_groups_table(names, seen)],
+        data=_progress_data(seen, online),
     )
+
+
+def _progress_data(
+    seen: Mapping[str, Progress], online: Mapping[str, Members]
+) -> list[dict[str, Any]]:
+    """As consumerProgress prints it; without groups whose brokers have not told all yet."""
+    infos = [
+        group_consume_info(
+            name, (told.stats.consume_tps, diff_of(told.stats)), online[name].connection
+        )
+        for name, told in seen.items()
+        if told.problem is None and online[name].problem is None
+    ]
+    return [info_data(info) for info in sorted(infos, key=in_order)]
 
 
 def _groups_table(names: Sequence[str], seen: Mapping[str, Progress]) -> Table:
@@ -177,6 +206,9 @@ def group_page(reader: Reader, query: Query) -> Page:
                 empty_text="No member is online to say.",
             ),
         ],
+        data=progress_report(
+            stats, {queue: client_ip(names[0]) for queue, names in owned.by_queue.items()}
+        ).data,
     )
 
 
@@ -188,6 +220,7 @@ def _cut_members(online: Members) -> list[str]:
 def _waiting_rows(reader: Reader, group: str, stats: ConsumeStats) -> list[list[object]]:
     """By topic and broker: how much waits, and how old the oldest of it is."""
     told = {broker.place.broker_name: broker for broker in reader.snapshot.masters()}
+    at_ms = reader.snapshot.taken_at_ms
     lags: dict[tuple[str, str], int] = {}
     bounds: dict[tuple[str, str], int | None] = {}
     for queue, offset in stats.offset_table.items():
@@ -199,17 +232,19 @@ def _waiting_rows(reader: Reader, group: str, stats: ConsumeStats) -> list[list[
     rows = []
     for (topic, name), lag in lags.items():
         bound = bounds.get((topic, name), 0)
-        exact = _oldest_ms(told.get(name), group, topic, reader.now_ms) if lag else 0
+        broker = told.get(name)
+        is_fresh = broker is not None and at_ms - broker.metrics.at_ms <= FRESH_MS
+        exact = 0 if not lag else _oldest_ms(broker, group, topic) if is_fresh else None
         age = _behind(bound) if exact is None else age_cell(exact)
         known = EXACT if exact is not None else None if bound is None else AT_MOST
         rows.append([link(topic, topic_url(topic)), name, lag, age, known])
     return rows
 
 
-def _oldest_ms(broker: BrokerSeen | None, group: str, topic: str, now_ms: int) -> float | None:
+def _oldest_ms(broker: BrokerSeen | None, group: str, topic: str) -> float | None:
     """How old the oldest message that waits is, as its broker has told: those of this project do,
     of groups that are online. None: not known, or nothing waited yet when it was told."""
-    if broker is None or broker.metrics.value is None or now_ms - broker.metrics.at_ms > FRESH_MS:
+    if broker is None or broker.metrics.value is None:
         return None
     ages = [
         value

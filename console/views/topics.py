@@ -31,6 +31,7 @@ from remoting.body.topic_config import TopicConfig
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
 from tools.commands.ha_status import duration_text
 from tools.commands.stats import Flow
+from tools.commands.topic import status_report
 from tools.report import columns
 
 TOPICS: Final = columns("Topic topic | Kind kind")
@@ -87,21 +88,24 @@ def topic_url(topic: str) -> str:
 
 
 def topics(reader: Reader, query: Query) -> Page:
-    """All topics that the name servers know.
+    """All topics that the name servers know. Without a kind the JSON has all names, as topicList.
 
     kind: normal (the default), retry, dead letters, system, all.
     """
     wanted = query.choice("kind", (*KINDS, "all"))
     told = reader.snapshot.topics
     rows: list[list[object]] = []
+    names: list[str] = []
     own = own_names(reader.snapshot)
     for topic in told.value or ():
         kind = topic_kind(topic, own)
         if wanted in (kind, "all"):
+            names.append(topic)
             rows.append([link(topic, topic_url(topic)), kind])
     return Page(
         context={"wanted": wanted, "kinds": (*KINDS, "all"), "problem": told.error},
         tables=[Table("topics", "Topics", TOPICS, rows, empty_text="There is none of this kind.")],
+        data=names if query.text("kind") else list(told.value or ()),
     )
 
 
@@ -186,6 +190,7 @@ def topic_page(reader: Reader, query: Query) -> Page:
                 [_route_row(queues, masters) for queues in seen.route.queue_datas],
             ),
         ],
+        data=status_report(seen.stats.offset_table).data,
     )
 
 

@@ -56,6 +56,9 @@ class Answers:
     values: dict[tuple[str, Hashable], Any] = field(default_factory=dict)
     asked: list[tuple[str, Hashable]] = field(default_factory=list)
 
+    def known(self, _kind: str, _account: Hashable) -> list[tuple[Hashable, Any]]:
+        return []
+
     def ask(
         self,
         address: str,
@@ -126,8 +129,16 @@ class PeerLanes:
         self.silent = silent
         self.silent_questions: Collection[str] = ()
         """By how their keys begin."""
-        self.known: dict[tuple[str, Hashable], Answer[Any]] = {}
+        self.known_answers: dict[tuple[str, Hashable], Answer[Any]] = {}
         self.waited = 0
+
+    def known(self, kind: str, _account: Hashable) -> list[tuple[Hashable, Any]]:
+        """As the lanes'."""
+        return [
+            (key, answer.value)
+            for (_, key), answer in self.known_answers.items()
+            if isinstance(key, tuple) and key[0] == kind
+        ]
 
     def ask(
         self, address: str, question: Question[Any], *_: Any, is_later: bool = False
@@ -138,13 +149,13 @@ class PeerLanes:
         if address in self.silent or kind in self.silent_questions:
             return Answer(error=WAITING)
         key = (address, question.key)
-        if key not in self.known:
+        if key not in self.known_answers:
             client = ReceivedClient(self.peers, question.most_bytes)
             try:
-                self.known[key] = Answer(question.run(client, address), 1)
+                self.known_answers[key] = Answer(question.run(client, address), 1)
             except ANSWER_ERRORS as error:
                 return Answer(error=str(error))
-        return self.known[key]
+        return self.known_answers[key]
 
 
 def peer_reader(

@@ -16,7 +16,7 @@ from console.access.account import OPERATOR
 from console.metric_names import LAG_MS
 from console.page import ConsoleError, Reader
 from console.snapshot import BrokerSeen, Metrics, Told
-from console.views import clients, groups
+from console.views import clients, groups, search
 from remoting.body.client_connection import Connection, ConsumerConnection
 from remoting.body.consumer_running_info import (
     ConsumerRunningInfo,
@@ -324,3 +324,68 @@ def test_what_has_no_bound_is_not_known() -> None:
     }
     assert (told["T"]["diff"], told["T"]["oldestMs"], told["T"]["known"]) == (14, None, None)
     assert (told["U"]["diff"], told["U"]["oldestMs"], told["U"]["known"]) == (0, 0, groups.EXACT)
+
+
+# -- what commands print, and search -----------------------------------------------------------
+
+
+def test_the_json_is_what_consumer_progress_prints() -> None:
+    found = page(groups.group_page, who(answers({"one@h": info(QUEUES[0])})), name="g").json_data()
+    assert (found["diffTotal"], found["consumeTps"]) == (24, 0.0)
+    first, second, *_ = found["queues"]
+    assert first == {
+        "topic": "T",
+        "brokerName": "b",
+        "queueId": 0,
+        "brokerOffset": 10,
+        "consumerOffset": 4,
+        "diff": 6,
+        "lastTimestamp": NOW - 9_000,
+        "clientIP": "one",
+    }
+    assert second["clientIP"] is None
+
+
+def listed(**more: Any) -> Peers:
+    table = {"subscriptionGroupTable": {"g": {"groupName": "g"}, "h": {"groupName": "h"}}}
+    return Peers(answers({"one@h": info()}) | {(B, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): table})
+
+
+def test_the_json_of_the_list_is_what_consumer_progress_prints() -> None:
+    reader = peer_reader(listed(), seen("b"))
+    found = page(groups.groups, reader, begins="g").json_data()
+    assert found == [
+        {
+            "group": "g",
+            "count": 1,
+            "version": "V3_0_0_SNAPSHOT",
+            "type": "PUSH",
+            "model": "CLUSTERING",
+            "tps": 0.0,
+            "diffTotal": 24,
+        }
+    ]
+
+
+def test_a_group_whose_brokers_have_not_told_is_not_offline() -> None:
+    for kind in ("members", "group progress"):
+        reader = peer_reader(listed(), seen("b"))
+        lanes: Any = reader.lanes
+        lanes.silent_questions = {kind}
+        assert page(groups.groups, reader).json_data() == []
+
+
+def test_a_search_finds_clients_that_pages_have_seen() -> None:
+    peers = Peers(answers({"one@h": info(), HOSTILE: info()}))
+    reader = peer_reader(peers, seen("b"))
+    assert rows(page(search.search, reader, q="one@"), "hits") == []
+    page(groups.group_page, reader, name="g")
+    asked = peers.codes(B).count(MEMBERS)
+    for text in ("ONE@", "10.0.0.9"):
+        found = page(search.search, reader, q=text)
+        hits = [hit["name"] for hit in rows(found, "hits") if hit["kind"] == "client"]
+        assert "one@h 10.0.0.9:1" in hits
+    assert peers.codes(B).count(MEMBERS) == asked, "a search asks nobody about a group"
+    text = shown(search.VIEWS[0], reader, {"q": "10.0.0.9"})
+    assert "/client?id=one%40h&amp;group=g" in text
+    assert "<img src=x" not in text

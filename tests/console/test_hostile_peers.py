@@ -16,7 +16,7 @@ from console.lanes import Question
 from console.page import ConsoleError, Query, Reader
 from console.replies import MOST_AT_ONCE, ask_all
 from console.snapshot import BrokerSeen, ClusterSnapshot
-from console.views import changes, search, settings
+from console.views import changes, settings
 from remoting.request_code import RequestCode
 from tests.console.served_site import ServedSite
 from tools.admin_client import BrokerAddress
@@ -68,23 +68,6 @@ def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
     assert values["flushDiskType"] == "ASYNC_FLUSH"
     assert values["emptyPassword"] == ""
     assert values["aclSecretKey"] == settings.HIDDEN
-
-
-def test_names_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing takes time by the square of the lengths: a guest may ask again and again."""
-    compared: list[int] = []
-    real = search.get_close_matches
-
-    def counted(word: str, possible: Any, **more: Any) -> list[str]:
-        compared.append(len(possible))
-        return real(word, possible, **more)
-
-    monkeypatch.setattr(search, "get_close_matches", counted)
-    many = [f"Order-{n:05}" for n in range(20_000)]
-    assert search.nearest_names("Ordre-00007", many)[0] == "Order-00007"
-    assert compared == [search.COMPARED]
-    assert search.nearest_names("x" * 1_000, many) == []
-    assert len(compared) == 1
 
 
 def test_an_audit_log_that_cannot_be_read_is_a_sentence(

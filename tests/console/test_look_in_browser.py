@@ -301,7 +301,7 @@ def test_a_plot_is_drawn_told_and_written(browser: ConsoleBrowser, site: ServedS
     assert "#f6c9c4" not in before
     page.locator("figure.plot summary").click()
     rows = page.locator("figure.plot tbody tr")
-    assert rows.count() == 60
+    expect(rows).to_have_count(60)
     assert rows.nth(25).inner_text().split("\t")[1:] == ["–", "168 KiB"]
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function(

@@ -181,3 +181,20 @@ def test_a_topic_without_a_master_still_has_a_page() -> None:
     text = shown(TOPIC, who(found), {"name": "T"})
     assert "no master" in text
     assert "No broker tells them." in text
+
+
+def test_the_json_is_what_topic_status_prints() -> None:
+    found = page(topics.topic_page, who(answers()), name="T").json_data()
+    assert found[0] == {
+        "brokerName": "b",
+        "queueId": 0,
+        "minOffset": 5,
+        "maxOffset": 9,
+        "lastUpdateTimestamp": NOW - 5_000,
+    }
+
+
+def test_the_json_of_the_list_is_what_topic_list_prints() -> None:
+    reader = who({}, topics=("A", "%RETRY%g", "TBW102"))
+    assert page(topics.topics, reader).json_data() == ["A", "%RETRY%g", "TBW102"]
+    assert page(topics.topics, reader, kind="retry").json_data() == ["%RETRY%g"]

@@ -257,6 +257,8 @@ def test_figures_that_are_asked_later_arrive(world: ConsoleWorld) -> None:
             row["group"]: row["outTps"]
             for row in rows(world, f"/topic.json?name={TOPIC}", "consumers")
         }
-        return bool(queue["oldestTimestamp"]) and out[GROUP] is not None
+        lag = {row["topic"]: row for row in rows(world, f"/group.json?name={GROUP}", "topics")}
+        is_exact = lag[TOPIC]["known"] == "exact" and lag[TOPIC]["oldestMs"] > 0
+        return is_exact and bool(queue["oldestTimestamp"]) and out[GROUP] is not None
 
     wait_until(told, 30)

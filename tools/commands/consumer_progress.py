@@ -7,15 +7,16 @@ Tested by tests/tools/test_mqadmin_offsets.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import click
 
+from remoting.body.client_connection import ConsumerConnection
 from remoting.body.heartbeat import ConsumeType
 from remoting.body.message_queue import MessageQueue
-from remoting.body.stats import ConsumeStatsList, OffsetWrapper
+from remoting.body.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from remoting.errors import RemotingError, RequestError
 from remoting.headers.admin import GetConsumeStatsInBrokerHeader
 from remoting.mq_version import version_name
@@ -67,7 +68,11 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
     if not stats.offset_table:
         known = ", ".join(_groups(admin)[:MAX_NAMED]) or "none"
         raise AdminError(f"group {group} has consumed nothing yet; groups with progress: {known}")
-    clients = _queue_clients(admin, group) if with_clients else {}
+    return progress_report(stats, _queue_clients(admin, group) if with_clients else None)
+
+
+def progress_report(stats: ConsumeStats, clients: Mapping[MessageQueue, str] | None) -> Report:
+    """What consumerProgress prints of one group; `clients`: who reads each queue, if asked for."""
     keys = [column.key for column in QUEUE_COLUMNS]
     rows, data = [], []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
@@ -78,13 +83,13 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
         last = offset.last_timestamp
         row = [*facts, second_text(last) if last > 0 else "N/A"]
         item = dict(zip(keys, [*facts, last], strict=True))
-        if with_clients:
+        if clients is not None:
             row.insert(CLIENT_POSITION, clients.get(queue, "N/A"))
             item["clientIP"] = clients.get(queue)
         rows.append(row)
         data.append(item)
     shown = list(QUEUE_COLUMNS)
-    if with_clients:
+    if clients is not None:
         shown.insert(CLIENT_POSITION, CLIENT_COLUMN)
     offsets = stats.offset_table.values()
     total = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
@@ -104,8 +109,13 @@ def _queue_clients(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
         except (AdminError, RemotingError, RequestError) as error:
             print_error("consumerProgress", error)
             continue
-        holders |= dict.fromkeys(info.mq_table, client.client_id.partition("@")[0])
+        holders |= dict.fromkeys(info.mq_table, client_ip(client.client_id))
     return holders
+
+
+def client_ip(client_id: str) -> str:
+    """What a client's id begins with."""
+    return client_id.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +133,24 @@ class GroupConsumeInfo:
 
 def _all_groups(admin: AdminClient) -> Report:
     infos = [_group_info(admin, group) for group in _groups(admin)]
-    infos.sort(key=lambda info: (-info.count, -info.diff_total, info.group))
+    infos.sort(key=in_order)
     rows: list[list[Any]] = []
-    data = []
     for info in infos:
         facts = [info.group, info.count, info.version, info.consume_type, info.model]
         rows.append([*facts, int(info.consume_tps), info.diff_total])
-        full = [*facts, info.consume_tps, info.diff_total]
-        data.append(dict(zip((column.key for column in GROUP_COLUMNS), full, strict=True)))
-    return Report(table(GROUP_COLUMNS, rows).text, data)
+    return Report(table(GROUP_COLUMNS, rows).text, [info_data(info) for info in infos])
+
+
+def in_order(info: GroupConsumeInfo) -> tuple[int, int, str]:
+    """Those with most members first, then those most behind."""
+    return -info.count, -info.diff_total, info.group
+
+
+def info_data(info: GroupConsumeInfo) -> dict[str, Any]:
+    """The JSON of a group's row."""
+    facts = [info.group, info.count, info.version, info.consume_type, info.model]
+    full = [*facts, info.consume_tps, info.diff_total]
+    return dict(zip((column.key for column in GROUP_COLUMNS), full, strict=True))
 
 
 def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
@@ -145,6 +164,14 @@ def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
         connection = admin.find_consumer_connection(group)
     except (AdminError, RemotingError, RequestError) as error:
         print_error("consumerProgress", f"group {group}: {error}")
+    return group_consume_info(group, (tps, diff), connection)
+
+
+def group_consume_info(
+    group: str, progress: tuple[float, int], connection: ConsumerConnection | None
+) -> GroupConsumeInfo:
+    """Of its rate and lag, and who is online."""
+    tps, diff = progress
     if connection is None:
         return GroupConsumeInfo(group, 0, "OFFLINE", "", "", tps, diff)
     pulls = connection.consume_type == ConsumeType.CONSUME_ACTIVELY

@@ -9,7 +9,7 @@ Tested by tests/tools/test_mqadmin_every_command.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import click
@@ -18,6 +18,7 @@ import msgspec
 from remoting.body.message_queue import MessageQueue
 from remoting.body.query_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.body.route import TopicRouteData
+from remoting.body.stats import TopicOffset
 from remoting.headers.admin import QueryConsumeQueueRequestHeader
 from remoting.remoting_serializable import dumps_java, dumps_java_pretty
 from remoting.request_code import RequestCode
@@ -122,6 +123,11 @@ def topic_status(
     offsets = admin.topic_stats(topic, route_of).offset_table
     if not offsets:
         raise AdminError(f"no broker has statistics of topic {topic}")
+    return status_report(offsets)
+
+
+def status_report(offsets: Mapping[MessageQueue, TopicOffset]) -> Report:
+    """What topicStatus prints of these."""
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))
     rows = []
     for queue in queues:
