@@ -119,6 +119,16 @@ def test_timers_of_a_turn_that_a_kill_ended_are_judged_by_the_end_that_the_log_i
     assert UnpublishedDeliveries(path, 1000).open(member.counters[MAX_PHY_OFFSET]) == []
 
 
+def test_a_follower_believes_no_timer_of_a_turn_that_a_kill_ended(member: Member) -> None:
+    """Others continue the log: what it has at that place may be theirs."""
+    path = member.root / "timerunpublished"
+    noted = UnpublishedDeliveries(path, 1000)
+    noted.open(0)
+    noted.note(Unpublished(1000, OPEN_SLOT, 7, 0))
+    member.follow()
+    assert UnpublishedDeliveries(path, 1000).open(member.counters[MAX_PHY_OFFSET]) == []
+
+
 def test_a_refused_send_makes_no_topic(member: Member) -> None:
     """A follower's table is its master's."""
     peer = member.connect()
