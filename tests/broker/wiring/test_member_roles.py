@@ -106,10 +106,13 @@ def test_slaves_see_in_each_table_in_which_epoch_its_master_leads(member: Member
         assert set(told.values()) == {epoch}, told
 
 
+@pytest.mark.parametrize("delivers", ["true", "false"])
 def test_timers_of_a_turn_that_a_kill_ended_are_judged_by_the_end_that_the_log_is_opened_at(
-    member: Member,
+    tmp_path: Path, delivers: str
 ) -> None:
-    """What lies beyond it never came to be, however far the log grows before timers begin."""
+    """What lies beyond it never came to be, however far the log grows before timers begin: at once,
+    or in another life."""
+    member = Member(tmp_path / "a", timerWheelEnable=delivers)
     path = member.root / "timerunpublished"
     noted = UnpublishedDeliveries(path, 1000)
     noted.open(0)
@@ -117,6 +120,7 @@ def test_timers_of_a_turn_that_a_kill_ended_are_judged_by_the_end_that_the_log_i
     member.lead()
     assert code_of(member.send(member.connect(), b"grows")) == ResponseCode.SUCCESS
     assert UnpublishedDeliveries(path, 1000).open(member.counters[MAX_PHY_OFFSET]) == []
+    member.close()
 
 
 def test_a_follower_believes_no_timer_of_a_turn_that_a_kill_ended(member: Member) -> None:
