@@ -27,12 +27,15 @@ def open_log(
     pop: PopServices,
     messages: MessageServices,
 ) -> None:
-    """A master becomes the log's writer; the tables are loaded, the `store` process is ready.
-    Raises StoreError."""
+    """A master becomes the log's writer, a slave forgets what it did as one; the tables are loaded,
+    the `store` process is ready. Raises StoreError, OSError."""
     if role.changes:
         tables.limit_to_cut(options.store.root, lambda *queue: store.table.offsets(*queue)[1])
         return
-    if not role.is_slave:
+    if role.is_slave:
+        # At once, also of a broker that is isolated: its master continues the log.
+        messages.follow()
+    else:
         tables.restore_lacking(store.stored_queues())
         store.open_log()
         messages.timers.log_opened()
@@ -44,11 +47,7 @@ def start_services(
     role: CurrentRole, messages: MessageServices, pop: PopServices, loop: SelectorLoop
 ) -> None:
     """What works by itself begins."""
-    if role.changes:
-        return
-    if role.is_slave:
-        messages.follow()
-    else:
+    if not role.changes and not role.is_slave:
         messages.start()
         pop.start(loop)
 

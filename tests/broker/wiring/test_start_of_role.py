@@ -18,10 +18,11 @@ def test_unpublished_timers_are_settled_when_the_log_is_open_and_before_anything
     assert called.index("messages.timers.log_opened") == called.index("store.open_log") + 1
 
 
-def test_a_slave_opens_no_log() -> None:
+def test_a_slave_opens_no_log_and_forgets_what_it_did_as_a_master() -> None:
     parts = mock.Mock()
     role = mock.Mock(changes=False, is_slave=True)
     options = StartupOptions.from_settings({})
     open_log(role, options, parts.store, parts.tables, parts.pop, parts.messages)
     assert not parts.store.open_log.called
     assert not parts.messages.timers.log_opened.called
+    assert parts.messages.follow.called
