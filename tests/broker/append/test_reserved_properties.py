@@ -71,6 +71,7 @@ A_CLIENTS_OWN: Final[dict[str, str]] = {
 }
 """What is read back, or written beside it, and may come from a client: why."""
 READ_BY_ANY_NAME: Final = {
+    "broker.admin.admin_audit_what": "lines of settings that an operator sends: no record's",
     "broker.append.admitted_properties": "the border itself",
     "broker.filter.message_filter": "a consumer's SQL names them, and gets what matches",
     "broker.filter.selector_verdicts": "a consumer's SQL names them, and gets what matches",
