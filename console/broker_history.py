@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from console.dumps import MAX_REPLICAS, Spell, Stretch, joined
 from console.history import Series
-from console.lanes import BUSY, WAITING, Question
+from console.lanes import NOT_YET, Question
 from console.page import Reader
 from console.questions import decoded
 from console.snapshot import BrokerSeen
@@ -111,7 +111,7 @@ class _Told:
             answer = reader.ask(self.broker.place.address, question, age_ms, is_later=is_later)
             if answer.value is None:
                 self._unread += 1
-                if answer.error not in (None, WAITING, BUSY):
+                if answer.error is not None and answer.error not in NOT_YET:
                     self._errors[answer.error or ""] = None
                 return
             self.answers.append(answer.value)

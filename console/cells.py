@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from console.history import Series
+from console.lanes import NOT_YET
 from console.page import Reader
 from console.tables import TableCell
 from tools.commands.ha_status import duration_text
@@ -42,6 +43,11 @@ def newest(reader: Reader, address: str, figure: str) -> float | None:
     """The last value of a figure, unless it is too old to be the current one."""
     read: Series = reader.history.read((address, figure), reader.now_ms - FRESH_MS, reader.now_ms)
     return next((value for value in reversed(read.values) if value is not None), None)
+
+
+def unanswered_cell(error: str | None) -> TableCell:
+    """In place of a figure: why there is none."""
+    return TableCell("asked soon" if error in NOT_YET else error or "–", None)
 
 
 def milliseconds_cell(seconds: float | None) -> TableCell | None:

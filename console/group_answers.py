@@ -23,13 +23,11 @@ from remoting.body.consumer_running_info import ConsumerRunningInfo
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import ConsumeStats
 from remoting.headers.admin import (
-    GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
 )
 from remoting.request_code import RequestCode
-from remoting.response_code import ResponseCode
-from tools.admin_client import AdminClient
+from tools.admin_client import AdminClient, merged_stats
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -79,14 +77,10 @@ def progress(reader: Reader, group: str, max_age_ms: int, *, is_later: bool = Fa
     question = _progress(group)
     asked = [(address, question) for address in brokers]
     is_later = is_later or len(asked) > MOST_AT_ONCE
-    merged, problems = ConsumeStats(), []
-    for answer in ask_all(reader, asked, max_age_ms, is_later=is_later):
-        if answer.value is None:
-            problems.append(answer.error or WAITING)
-        else:
-            merged.offset_table.update(answer.value.offset_table)
-            merged = replace(merged, consume_tps=merged.consume_tps + answer.value.consume_tps)
-    return Progress(merged, joined(problems))
+    answers = ask_all(reader, asked, max_age_ms, is_later=is_later)
+    problems = [answer.error or WAITING for answer in answers if answer.value is None]
+    told = merged_stats(answer.value for answer in answers if answer.value is not None)
+    return Progress(told, joined(problems))
 
 
 def joined(problems: Sequence[str]) -> str | None:
@@ -147,21 +141,12 @@ def members(reader: Reader, group: str, max_age_ms: int, *, is_later: bool = Fal
 
 def members_question(group: str) -> Question[Members]:
     """203 of one broker."""
-    header = GetConsumerConnectionListRequestHeader(consumer_group=group)
 
     def ask(client: AdminClient, address: str) -> Members:
-        response = client.call(
-            address,
-            RequestCode.GET_CONSUMER_CONNECTION_LIST,
-            header,
-            accept=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE),
-        )
-        if response.code != ResponseCode.SUCCESS:
+        found = client.find_consumer_connection(group, address)
+        if found is None:
             return Members()
-        found: ConsumerConnection = ConsumerConnection.from_json_bytes(response.body)
         total = len(found.connection_set)
-        if not total:
-            return Members()
         kept: ConsumerConnection = replace(
             found,
             connection_set=found.connection_set[:MOST_MEMBERS],

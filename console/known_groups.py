@@ -15,12 +15,11 @@ from typing import Final
 
 from console.lanes import Question
 from console.page import Reader
+from console.questions import tree_of
 from console.replies import MOST_AT_ONCE, ask_all
-from remoting.remoting_serializable import JsonError, loads_body
 from remoting.request_code import RequestCode
 from tools.admin_client import RETRY_PREFIX, AdminClient
 from tools.commands.export import is_system_group
-from tools.errors import AdminError
 
 AGE_MS: Final = 60_000
 """The table has a line for each group: it is not asked for more often."""
@@ -43,10 +42,7 @@ class KnownGroups:
 
 def _names(client: AdminClient, address: str) -> frozenset[str]:
     body = client.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
-    try:
-        tree = loads_body(body, MOST_TOKENS)
-    except JsonError as error:
-        raise AdminError(f"broker {address}: its groups cannot be read: {error}") from error
+    tree = tree_of(body, MOST_TOKENS, f"broker {address}: its groups")
     table = tree.get("subscriptionGroupTable") if isinstance(tree, dict) else None
     names = table if isinstance(table, dict) else {}
     return frozenset(islice((name for name in names if 0 < len(name) <= MAX_NAME), MOST_GROUPS))

@@ -55,6 +55,8 @@ KEPT_LANES: Final = 1_000
 BUSY: Final = "too many questions wait for an answer; try again soon"
 RETRY_MS: Final = 2_000
 WAITING: Final = "no answer yet; this page will have it when it is loaded again"
+NOT_YET: Final = frozenset({BUSY, WAITING})
+"""Errors that are none of a peer's: its answer is still to come."""
 STOPPED: Final = "the console is being stopped"
 
 

@@ -40,7 +40,7 @@ def one_broker(reader: Reader, query: Query, path: str, **more: str) -> OneBroke
     """The broker that the URL names, else the first that answers. more: of the page's own URL, for
     the links to other brokers."""
     address, find = query.text("broker"), query.text("find")
-    brokers = [broker for broker in reader.snapshot.brokers if broker.registered]
+    brokers = reader.snapshot.registered()
     named = [broker for broker in brokers if broker.place.address == address]
     if not brokers or (address and not named):
         raise ConsoleError(f"no broker {address} is listed by the name servers", 404)

@@ -20,7 +20,7 @@ from remoting.body.metrics_answer import MetricsAnswer
 from remoting.body.route import ClusterInfo
 from remoting.body.topic_config import TopicList
 from remoting.headers.metrics import GetMetricsRequestHeader
-from remoting.remoting_serializable import JsonError, loads_lenient
+from remoting.remoting_serializable import JsonError, loads_body, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.errors import AdminError
@@ -62,6 +62,15 @@ def _metrics(client: AdminClient, address: str) -> Metrics:
     header = GetMetricsRequestHeader(names=",".join(POLLED))
     response = client.call(address, RequestCode.GET_METRICS, header, timeout_ms=TIMEOUT_MS)
     return Metrics(decoded(response.body, MetricsAnswer, f"broker {address}: its metrics").metrics)
+
+
+def tree_of(body: bytes, most_tokens: int, whose: str) -> object:
+    """An answer of Java's JSON, which fastjson writes more loosely. AdminError: it is none."""
+    try:
+        tree: object = loads_body(body, most_tokens)
+    except JsonError as error:
+        raise AdminError(f"{whose} cannot be read: {error}") from error
+    return tree
 
 
 def decoded(body: bytes, kind: type[T], whose: str) -> T:

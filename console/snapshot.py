@@ -179,9 +179,13 @@ class ClusterSnapshot:
         """By its address."""
         return self._by_address.get(address)
 
+    def registered(self) -> list[BrokerSeen]:
+        """Those that a name server lists now."""
+        return [broker for broker in self.brokers if broker.registered]
+
     def masters(self) -> list[BrokerSeen]:
         """The broker of each name that takes messages, as far as the name servers know."""
-        return [broker for broker in self.brokers if broker.is_master and broker.registered]
+        return [broker for broker in self.registered() if broker.is_master]
 
     def groups(self) -> dict[tuple[str, str], list[BrokerSeen]]:
         """Brokers by (cluster, brokerName), sorted."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from console.lanes import ANSWER_ERRORS, Question
 from console.page import Reader
+from console.questions import tree_of
 from console.replies import MOST_AT_ONCE, ask_all
 from remoting.body.message_queue import MessageQueue
 from remoting.body.topic_config import TopicConfig
@@ -23,7 +24,6 @@ from remoting.headers.query import (
     GetEarliestMsgStoretimeResponseHeader,
 )
 from remoting.headers.topic import GetTopicConfigRequestHeader
-from remoting.remoting_serializable import JsonError, loads_body
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tools.admin_client import AdminClient
@@ -103,10 +103,7 @@ def _config_of_table(topic: str) -> Question[TopicConfig | None]:
 
 
 def _tree(address: str, body: bytes) -> object:
-    try:
-        return loads_body(body, MOST_TOKENS)
-    except JsonError as error:
-        raise AdminError(f"broker {address}: its topics cannot be read: {error}") from error
+    return tree_of(body, MOST_TOKENS, f"broker {address}: its topics")
 
 
 def _read(address: str, tree: object) -> TopicConfig:

@@ -279,15 +279,12 @@ class AdminClient:
     def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
         """Progress of a group over all its brokers; its table is empty for an unknown group."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
-        merged = ConsumeStats()
-        for address in self.group_brokers(group):
-            response = self.call(
-                address, RequestCode.GET_CONSUME_STATS, header, timeout_ms=3 * TIMEOUT_MS
-            )
-            stats = ConsumeStats.from_json_bytes(response.body)
-            merged.offset_table.update(stats.offset_table)
-            merged = replace(merged, consume_tps=merged.consume_tps + stats.consume_tps)
-        return merged
+        code, timeout_ms = RequestCode.GET_CONSUME_STATS, 3 * TIMEOUT_MS
+        responses = (
+            self.call(address, code, header, timeout_ms=timeout_ms)
+            for address in self.group_brokers(group)
+        )
+        return merged_stats(ConsumeStats.from_json_bytes(response.body) for response in responses)
 
     def find_consumer_connection(
         self, group: str, address: str | None = None
@@ -362,6 +359,15 @@ class AdminClient:
         if response.code != ResponseCode.SUCCESS:
             return None
         return BrokerStatsData.from_json_bytes(response.body)
+
+
+def merged_stats(of_brokers: Iterable[ConsumeStats]) -> ConsumeStats:
+    """A group's progress at all its brokers."""
+    merged = ConsumeStats()
+    for stats in of_brokers:
+        merged.offset_table.update(stats.offset_table)
+        merged = replace(merged, consume_tps=merged.consume_tps + stats.consume_tps)
+    return merged
 
 
 def member_addresses(data: BrokerData) -> list[str]:

@@ -165,9 +165,10 @@ def resend(
     failures in a row, when a line of the audit cannot be written, and when another run resends this
     group's letters."""
     audit.hold(order.group)
-    before = {} if order.again else audit.resent(order.group)
+    told = audit.told(order.group)
+    before = {} if order.again else told.resent
     run = _Run(admin, order, audit, _Pace(order.rate, wait, clock))
-    run.unsure = audit.unsure(order.group).keys()
+    run.unsure = told.unsure.keys()
     for letter in letters:
         if isinstance(letter, Unread):
             yield ResendStep(what=letter.what, result=NOT_FOUND, reason=letter.reason)

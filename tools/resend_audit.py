@@ -15,8 +15,9 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -60,6 +61,16 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None = None
     new_msg_id: str | None = None
     """The offset id that the copy has; also of one that is stored, but not as safely as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLetters:
+    """A group's letters that the file knows, each with the last line that says so."""
+
+    resent: Mapping[LetterKey, AuditLine]
+    unsure: Mapping[LetterKey, AuditLine]
+    """Of which nobody knows whether they were resent, and since when: no answer came to the last
+    attempt, or the run ended before it could say so."""
 
 
 class ResendAudit:
@@ -107,30 +118,25 @@ class ResendAudit:
                 raise OSError("the line was cut")
             os.fsync(self._fd)
 
-    def resent(self, group: str) -> dict[LetterKey, AuditLine]:
-        """The letters of a group that were resent, with the last line about each. Lines that cannot
-        be read are left out: at worst a letter is taken for one that was not resent."""
-        found: dict[LetterKey, AuditLine] = {}
-        with self._named():
-            for line in self._lines():
-                if line.group == group and line.result == SEND_OK:
-                    found[line.letter_id, line.stored_ms] = line
-        return found
-
-    def unsure(self, group: str) -> dict[LetterKey, AuditLine]:
-        """The letters of a group of which nobody knows whether they were resent, and since when:
-        no answer came to the last attempt, or the run ended before it could say so."""
+    def told(self, group: str) -> ToldLetters:
+        """What the file says of a group's letters. Lines that cannot be read are left out: at worst
+        a letter is taken for one that was not resent."""
+        resent: dict[LetterKey, AuditLine] = {}
         last: dict[LetterKey, AuditLine] = {}
         with self._named():
             for line in self._lines():
-                if line.group == group:
-                    last[line.letter_id, line.stored_ms] = line
-        resent = self.resent(group)
-        return {
+                if line.group != group:
+                    continue
+                key = line.letter_id, line.stored_ms
+                last[key] = line
+                if line.result == SEND_OK:
+                    resent[key] = line
+        unsure = {
             key: line
             for key, line in last.items()
             if line.result in (SENDING, UNKNOWN) and key not in resent
         }
+        return ToldLetters(resent, unsure)
 
     def _lines(self) -> Iterator[AuditLine]:
         decoder = msgspec.json.Decoder(AuditLine)

@@ -18,12 +18,11 @@ from broker.acl.access_table import ACCESS_TABLE, Who
 from broker.admin.admin_audit_files import LINE_LIMIT
 from conf.errors import ConfigError
 from conf.properties import parse_properties
-from conf.secret_names import is_secret_name
+from conf.secret_names import HIDDEN, is_secret_name, without_secret
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.signature import ACCESS_KEY, SIGNATURE
 
-HIDDEN: Final = "(hidden)"
 _BODY_LIMIT: Final = 256 << 10
 """Of a longer body only its size is told."""
 _PROPERTIES_LIMIT: Final = 16 << 10
@@ -136,7 +135,7 @@ def _properties(text: str) -> dict[str, str] | None:
     try:
         for setting in parse_properties(text, ""):
             key, value = setting.key, setting.text
-            found[key] = HIDDEN if value and is_secret_name(f"{key} {value}") else value
+            found[key] = without_secret(f"{key} {value}", value)
     except ConfigError:
         return None
     return found

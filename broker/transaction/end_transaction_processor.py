@@ -74,7 +74,7 @@ _KNOWN_WAIT_S: Final = 5.0
 """How long an end request waits after a start until earlier ends have been read."""
 OP_RETRY_MS: Final = 1_000
 _QUEUED_WAIT_MS: Final = 5_000
-"""So long an end request waits until the store has entered its half into the half queue."""
+"""How long an end request waits for the store to enter its half into the half queue."""
 _QUEUED_LOOK_MS: Final = 2
 _ENDED: Final = "the transaction has already ended; request ignored"
 _STILL_READING: Final = "the broker is still reading which transactions have ended; try again soon"
@@ -340,9 +340,8 @@ class EndTransactionProcessor(TableProcessor):
     def append_op(self, half: int, asked: _End | None = None, *, again: bool = False) -> None:
         """Append the op of a half: `asked` is its rollback, None: it was committed. again: it was
         rejected before, which was logged."""
-        ours = self._log
-        record = op_record(half, ours.now_ms, ours.store_host, ours.store_host_flag)
-        topic = ours.topic(TRANS_OP_HALF_TOPIC)
+        record = op_record(half, self._log.now_ms, self._log.store_host, self._log.store_host_flag)
+        topic = self._log.topic(TRANS_OP_HALF_TOPIC)
         placed = partial(self._on_op_placed, half, asked, again)
         refused = partial(self._on_op_refused, half, again)
         if asked is not None:

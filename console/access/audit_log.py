@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from conf.atomic_file import make_directory, sync_directory
-from conf.secret_names import is_secret_name
+from conf.secret_names import without_secret
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ DONE: Final = "done"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
-HIDDEN: Final = "(hidden)"
 
 
 class AuditError(Exception):
@@ -244,7 +243,7 @@ def without_secrets(fields: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, text in fields.items():
         names = f"{fields.get('key', '')} {text}" if name == "value" else name
-        found[name] = HIDDEN if text and is_secret_name(names) else text
+        found[name] = without_secret(names, text)
     return found
 
 

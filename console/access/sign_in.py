@@ -83,7 +83,7 @@ def likely_provers(snapshot: ClusterSnapshot) -> list[str]:
     """Addresses of the brokers that may prove accounts, of those that have ever answered: those
     first that do now, of them masters, which have the users that were made last, of them those that
     are known for longest: a false one comes later than the console."""
-    known = [broker for broker in snapshot.brokers if broker.registered and broker.has_answered]
+    known = [broker for broker in snapshot.registered() if broker.has_answered]
     known.sort(
         key=lambda one: (one.newest_error is not None, not one.is_master, one.since_ms, one.place)
     )

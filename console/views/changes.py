@@ -49,7 +49,7 @@ def audit(reader: Reader, query: Query) -> Page:
     brokers, sentences = _chosen(reader, query)
     return Page(
         context={
-            "names": sorted({each.place.broker_name for each in _registered(reader)}),
+            "names": sorted({each.place.broker_name for each in reader.snapshot.registered()}),
             "chosen": query.text(BROKER),
             "sentences": sentences,
         },
@@ -101,15 +101,11 @@ def _fields_text(fields: object) -> str:
 # -- the brokers' ----------------------------------------------------------------------------------
 
 
-def _registered(reader: Reader) -> list[BrokerSeen]:
-    return [broker for broker in reader.snapshot.brokers if broker.registered]
-
-
 def _chosen(reader: Reader, query: Query) -> tuple[list[BrokerSeen], list[str]]:
     """Masters and slaves of the name that the query has, else the first that may tell; and what
     that leaves out, in sentences."""
     name = query.text(BROKER)
-    brokers = _registered(reader)
+    brokers = reader.snapshot.registered()
     if name:
         brokers = [broker for broker in brokers if broker.place.broker_name == name]
         if not brokers:

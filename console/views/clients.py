@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from console.access.audit_log import HIDDEN
+from conf.secret_names import HIDDEN, without_secret
 from console.cells import rate_cell, whole
 from console.group_answers import Members, Running, members, running
 from console.lanes import Question
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.tables import Table, link, moment
 from console.views.groups import client_url
-from console.views.settings import shown_value
 from console.views.topics import group_url, topic_url
 from remoting.body.client_connection import Connection
 from remoting.body.consumer_running_info import (
@@ -179,7 +178,7 @@ def _rates(topic: str, status: ConsumeStatus) -> list[object]:
 
 def shown_property(key: str, value: str) -> str:
     """A property; of a secret, and of a proxy that has one in its value, only that it is there."""
-    return HIDDEN if "passw" in value.casefold() else shown_value(key, value)
+    return HIDDEN if "passw" in value.casefold() else without_secret(key, value)
 
 
 def _data(info: ConsumerRunningInfo) -> object:

@@ -10,17 +10,17 @@ Tested by tests/console/test_broker_pages.py; on a real broker: tests/console/te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from console.cells import unanswered_cell
 from console.group_answers import Members, members_question
 from console.kept_answers import Answer
 from console.known_groups import AGE_MS as GROUPS_AGE_MS
 from console.known_groups import GROUPS_OF
-from console.lanes import BUSY, WAITING, Question
+from console.lanes import NOT_YET, Question
 from console.one_broker import one_broker
 from console.page import Page, Query, Reader, View
-from console.tables import ShownTable, Table, TableCell, link, moment
+from console.tables import ShownTable, Table, link, moment
 from console.views.topics import group_url
 from remoting.body.client_connection import (
     Connection,
@@ -51,15 +51,8 @@ COUNTED: Final = 30
 """Groups of a page that a broker is asked for: each costs it a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A consumer of a group at a broker."""
-
-    group: str
-    client_id: str
-    address: str
-    language: str
-    version: str
+Member = tuple[str, Connection]
+"""A consumer at a broker, with one of its groups."""
 
 
 def connections(reader: Reader, query: Query) -> Page:
@@ -81,7 +74,7 @@ def connections(reader: Reader, query: Query) -> Page:
         name: reader.ask(address, members_question(name), CONSUMERS_AGE_MS, is_later=True)
         for name in (row[0].value for row in shown.rows)
     }
-    members = [member for name, answer in told.items() for member in _members(name, answer)]
+    members = [(name, each) for name, answer in told.items() for each in _members(answer)]
     return Page(
         context={
             "one": one,
@@ -89,7 +82,9 @@ def connections(reader: Reader, query: Query) -> Page:
             "begins": begins,
             "counted": len(told),
             "groups": len(names),
-            "waiting": sum(_is_waiting(answer) for answer in told.values()),
+            "waiting": sum(
+                answer.value is None and answer.error in NOT_YET for answer in told.values()
+            ),
         },
         tables=[
             Table(
@@ -106,7 +101,7 @@ def connections(reader: Reader, query: Query) -> Page:
                 "Consumers by client",
                 KINDS,
                 members,
-                lambda each: (each.language, each.version),
+                lambda each: (each.language, version_name(each.version)),
             ),
         ],
     )
@@ -142,15 +137,10 @@ def _producer_rows(answer: Answer[dict[str, list[ProducerInfo]]]) -> list[list[o
 # -- consumers -------------------------------------------------------------------------------------
 
 
-def _members(group: str, answer: Answer[Members]) -> list[Member]:
-    """Who is connected to the broker as a member of this group."""
+def _members(answer: Answer[Members]) -> list[Connection]:
+    """Who is connected to the broker as a member of a group."""
     connection = answer.value.connection if answer.value else None
-    return [_member(group, each) for each in connection.connection_set] if connection else []
-
-
-def _member(group: str, told: Connection) -> Member:
-    version = version_name(told.version)
-    return Member(group, told.client_id, told.client_addr, told.language, version)
+    return connection.connection_set if connection else []
 
 
 def _groups_table(title: str, names: Sequence[str], told: Mapping[str, Answer[Members]]) -> Table:
@@ -165,28 +155,23 @@ def _groups_table(title: str, names: Sequence[str], told: Mapping[str, Answer[Me
     )
 
 
-def _is_waiting(answer: Answer[Members]) -> bool:
-    return answer.value is None and answer.error in (BUSY, WAITING)
-
-
 def _group_row(name: str, answer: Answer[Members] | None) -> list[object]:
     shown = link(name, group_url(name))
     if answer is None:
         return [shown, None, None]
     if answer.value is None:
-        said = "asked soon" if _is_waiting(answer) else answer.error
-        return [shown, TableCell(said or "–", None), None]
-    members = _members(name, answer)
+        return [shown, unanswered_cell(answer.error), None]
+    members = _members(answer)
     return [
         shown,
         len({member.client_id for member in members}),
-        len({member.address for member in members}),
+        len({member.client_addr for member in members}),
     ]
 
 
-def _host(member: Member) -> str:
+def _host(member: Connection) -> str:
     """An address without its port."""
-    return member.address.removeprefix("/").rpartition(":")[0] or member.address
+    return member.client_addr.removeprefix("/").rpartition(":")[0] or member.client_addr
 
 
 def _counts(
@@ -194,16 +179,16 @@ def _counts(
     caption: str,
     shown: Sequence[Column],
     members: Iterable[Member],
-    key_of: Callable[[Member], tuple[str, ...]],
+    key_of: Callable[[Connection], tuple[str, ...]],
 ) -> Table:
     """How many connections, clients and groups each key has. A client has one connection to a
     broker, whatever groups it is in."""
     found: dict[tuple[str, ...], tuple[set[str], set[str], set[str]]] = {}
-    for member in members:
+    for group, member in members:
         addresses, clients, groups = found.setdefault(key_of(member), (set(), set(), set()))
-        addresses.add(member.address)
+        addresses.add(member.client_addr)
         clients.add(member.client_id)
-        groups.add(member.group)
+        groups.add(group)
     rows = [[*key, *map(len, counted)] for key, counted in found.items()]
     return Table(name, caption, shown, rows, "None is known.", sort="connections", descending=True)
 

@@ -60,7 +60,7 @@ _METRICS: Final = (
 
 def damage(reader: Reader, query: Query) -> Page:
     """Every broker's log by its metrics; one group's passes and comparisons if it is chosen."""
-    brokers = [broker for broker in reader.snapshot.brokers if broker.registered]
+    brokers = reader.snapshot.registered()
     name = query.text("broker")
     chosen = [broker for broker in brokers if broker.place.broker_name == name] if name else brokers
     asked = chosen[:MOST_ASKED]
@@ -167,10 +167,8 @@ def _group(reader: Reader, query: Query) -> list[BrokerAddress]:
     cluster = query.text("cluster")
     found = [
         broker.place
-        for broker in reader.snapshot.brokers
-        if broker.registered
-        and broker.place.broker_name == name
-        and cluster in ("", broker.place.cluster)
+        for broker in reader.snapshot.registered()
+        if broker.place.broker_name == name and cluster in ("", broker.place.cluster)
     ]
     if not found:
         raise ConsoleError(f"no broker is called {name}", 404)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
+from console.cells import unanswered_cell
 from console.jobs import Job
-from console.lanes import ANSWER_ERRORS, BUSY, WAITING, Question
+from console.lanes import ANSWER_ERRORS, Question
 from console.page import Action, ConsoleError, Done, Field, Page, Query, Reader, View
 from console.tables import Table, TableCell, link, moment
 from console.views.messages import place_url
@@ -77,7 +78,7 @@ def _count(client: AdminClient, group: str) -> DeadLetterCount | str:
 def _group_row(group: str, found: DeadLetterCount | str) -> list[object]:
     name = link(group, group_url(group))
     if isinstance(found, str):
-        return [name, TableCell("asked soon" if found in (BUSY, WAITING) else found, None), None]
+        return [name, unanswered_cell(found), None]
     return [name, found.count, moment(found.last_ms)]
 
 
@@ -102,11 +103,11 @@ def group_letters(reader: Reader, query: Query) -> Page:
         )
     )
     with ResendAudit(_audit_file(reader)) as audit:
-        resent, unsure = audit.resent(group), audit.unsure(group)
+        told = audit.told(group)
     rows = []
     for letter in found:
         key = letter_key(letter)
-        cell = _resent_cell(resent.get(key), is_unsure=key in unsure)
+        cell = _resent_cell(told.resent.get(key), is_unsure=key in told.unsure)
         rows.append(_letter_row(letter, reader.now_ms, cell))
     return Page(
         title=group,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from console.cells import FRESH_MS, age_cell, rate_cell
+from console.cells import FRESH_MS, age_cell, rate_cell, unanswered_cell
 from console.group_answers import (
     Members,
     Owners,
@@ -20,7 +20,6 @@ from console.group_answers import (
     progress,
 )
 from console.known_groups import known_groups
-from console.lanes import BUSY, WAITING
 from console.metric_names import LAG_MS
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.snapshot import BrokerSeen
@@ -132,8 +131,7 @@ def _group_row(name: str, seen: Progress | None) -> list[object]:
     if seen is None:
         return [link(name, group_url(name)), None, None]
     if seen.problem is not None:
-        said = "asked soon" if seen.problem in (BUSY, WAITING) else seen.problem
-        return [link(name, group_url(name)), TableCell(said, None), None]
+        return [link(name, group_url(name)), unanswered_cell(seen.problem), None]
     return [link(name, group_url(name)), lag_of(seen.stats), rate_cell(seen.stats.consume_tps)]
 
 

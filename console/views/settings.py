@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from conf.secret_names import is_secret_name
-from console.access.audit_log import HIDDEN
+from conf.secret_names import is_secret_name, without_secret
 from console.known_settings import find_default, find_known
 from console.lanes import Question
 from console.one_broker import one_broker
@@ -48,11 +47,6 @@ def _settings(client: AdminClient, address: str) -> dict[str, str]:
 
 
 SETTINGS_OF: Final = Question("settings", _settings)
-
-
-def shown_value(key: str, value: str) -> str:
-    """A setting's value; of one whose name says that it is a secret only whether there is one."""
-    return HIDDEN if value and is_secret_name(key) else value
 
 
 def settings(reader: Reader, query: Query) -> Page:
@@ -111,9 +105,8 @@ def _alike(reader: Reader, broker: BrokerSeen) -> list[BrokerSeen]:
     """Some other brokers of the cluster that have the same role."""
     return [
         other
-        for other in reader.snapshot.brokers
-        if other.registered
-        and other.place.cluster == broker.place.cluster
+        for other in reader.snapshot.registered()
+        if other.place.cluster == broker.place.cluster
         and other.is_master is broker.is_master
         and other is not broker
     ][:COMPARED]
@@ -128,10 +121,10 @@ def _row(
         shown = "depends on the host" if known else NOT_KNOWN
     else:
         changed = badge("default" if value == default else "changed")
-        shown = shown_value(key, default)
+        shown = without_secret(key, default)
     return [
         key,
-        shown_value(key, value),
+        without_secret(key, value),
         shown,
         changed,
         NOT_KNOWN if known is None else _APPLIES[known.changeable],
@@ -144,7 +137,7 @@ def _elsewhere(key: str, value: str, others: Mapping[str, Mapping[str, str]]) ->
     if key in _OWN or "ath" in key or key.endswith(("Port", "Dir")):
         return None
     different = [
-        f"{name}: {shown_value(key, told[key])}"
+        f"{name}: {without_secret(key, told[key])}"
         for name, told in others.items()
         if told.get(key, value) != value
     ]
@@ -170,8 +163,8 @@ def _plan_setting(reader: Reader, query: Query) -> list[str]:
         raise ConsoleError(f"{broker.title} has no setting {key}")
     known = find_known(broker, key)
     return [
-        f"{broker.title}: {key} is {shown_value(key, own[key])} and becomes "
-        f"{shown_value(key, value)}.",
+        f"{broker.title}: {key} is {without_secret(key, own[key])} and becomes "
+        f"{without_secret(key, value)}.",
         _PLANNED[known.changeable] if known else _PLANNED_ELSEWHERE,
     ]
 
@@ -191,7 +184,7 @@ def _change_setting(reader: Reader, query: Query) -> Done:
     url = f"/settings?{urlencode({'broker': address})}"
     seen = reader.snapshot.broker(address)
     known = None if seen is None else find_known(seen, key)
-    said = [f"{key} is {shown_value(key, now or '')} at {address} now."]
+    said = [f"{key} is {without_secret(key, now or '')} at {address} now."]
     if now != value and known is not None and known.changeable == "after a restart":
         return Done([*said, f"{address} has saved {value} for its next start."], url)
     return Done(said, url, ok=now == value)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from conf.secret_names import HIDDEN
 from console.access.account import OPERATOR
 from console.access.audit_log import AuditError, AuditLog
 from console.kept_answers import Answer
@@ -67,7 +68,7 @@ def test_secrets_among_the_settings_are_shown_to_nobody(account: Any) -> None:
     values = {row["key"]: row["value"] for row in table.data()}
     assert values["flushDiskType"] == "ASYNC_FLUSH"
     assert values["emptyPassword"] == ""
-    assert values["aclSecretKey"] == settings.HIDDEN
+    assert values["aclSecretKey"] == HIDDEN
 
 
 def test_an_audit_log_that_cannot_be_read_is_a_sentence(

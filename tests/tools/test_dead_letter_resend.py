@@ -391,14 +391,14 @@ class TestAudit:
         announced, *_ = bench.path.read_bytes().splitlines(keepends=True)
         bench.path.write_bytes(announced)
         audit = ResendAudit(bench.path)
-        assert audit.resent("g") == {}
-        assert [line.msg_id for line in audit.unsure("g").values()] == ["AB"]
-        assert audit.unsure("h") == {}
+        assert audit.told("g").resent == {}
+        assert [line.msg_id for line in audit.told("g").unsure.values()] == ["AB"]
+        assert audit.told("h").unsure == {}
         first, second = bench.steps()
         assert (first.result, first.is_resent, second.reason) == ("SEND_OK", True, None)
         assert "this may be the second copy" in (first.reason or "")
-        assert audit.unsure("g") == {}
-        assert len(audit.resent("g")) == 2
+        assert audit.told("g").unsure == {}
+        assert len(audit.told("g").resent) == 2
 
     @pytest.mark.parametrize(
         ("results", "is_unsure"),
@@ -417,17 +417,17 @@ class TestAudit:
         with ResendAudit(tmp_path / "a") as audit:
             for result in results:
                 audit.add(line_of(result))
-            assert bool(audit.unsure("g")) == is_unsure
+            assert bool(audit.told("g").unsure) == is_unsure
 
     def test_damaged_lines_are_left_out(self, bench: Bench) -> None:
         bench.letters(one())
         list(bench.steps())
         line = bench.path.read_bytes()
         bench.path.write_bytes(b'{"x":1}\n\xff\n' + line[:40] + b"\n\n" + line)
-        assert len(ResendAudit(bench.path).resent("g")) == 1
+        assert len(ResendAudit(bench.path).told("g").resent) == 1
 
     def test_is_not_made_by_reading(self, bench: Bench) -> None:
-        assert ResendAudit(bench.path).resent("g") == {}
+        assert ResendAudit(bench.path).told("g").resent == {}
         assert not bench.path.parent.exists()
 
     def test_an_interruption_leaves_a_line(
@@ -459,7 +459,7 @@ class TestAudit:
             audit.add(line)
             audit.add(line)
         assert len((tmp_path / "a").read_bytes().splitlines()) == 2
-        assert ResendAudit(tmp_path / "a").resent("g" * 300) == {("AB", 1): line}
+        assert ResendAudit(tmp_path / "a").told("g" * 300).resent == {("AB", 1): line}
 
 
 class TestRun:

@@ -129,12 +129,14 @@ def _list_letters(
     admin: AdminClient, group: str, times: TimeSpan, count: int, audit_file: Path
 ) -> Iterator[Report]:
     audit = ResendAudit(audit_file)
-    resent, unsure = audit.resent(group), audit.unsure(group)
+    told = audit.told(group)
     letters, problems = newest(admin, group, count, times)
     yield heading_report(LETTER_COLUMNS)
     for letter in letters:
         key = letter_key(letter)
-        yield _letter_report(letter, admin.now_ms(), resent.get(key), is_unsure=key in unsure)
+        yield _letter_report(
+            letter, admin.now_ms(), told.resent.get(key), is_unsure=key in told.unsure
+        )
     for problem in problems:
         print_error("listDlq", problem)
     if problems:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from conf.secret_names import HIDDEN
 from console.access import audit_log
-from console.access.audit_log import HIDDEN, KEPT_FILES, MAX_LINE, AuditError, AuditLog, Who
+from console.access.audit_log import KEPT_FILES, MAX_LINE, AuditError, AuditLog, Who
 
 ALICE = Who("alice", "user", "192.0.2.7", "console.example")
 
