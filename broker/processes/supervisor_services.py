@@ -9,6 +9,7 @@ Tested by tests/broker/test_memory_by_process.py.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from broker.metrics.timer_facts import TimerFacts, TimerFiles
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.child_state import ChildState
+from broker.supervisor.supervisor import NUMPY_ENVIRONMENT
 from ipc.clock import Clock, SystemClock
 from ipc.clock_error import ClockError
 from ipc.control_page import ControlPage
@@ -61,6 +63,7 @@ class SupervisorServices:
     ) -> None:
         """Start the threads. listening: the port of /metrics. kept: the page of this life's sends.
         ended: what was counted in the page of the life before."""
+        os.environ.update(NUMPY_ENVIRONMENT)
         member = find_member_facts(self._options, self._page.counters, self._clock)
         collector = self._collector(member)
         self._begin_dump(collector, member, kept, ended)
