@@ -1,10 +1,10 @@
 """Pythons that this machine does not have, from the Debian releases that do: `interpreter("3.14")`.
 
 Used by test_interpreters.py, and by hand: `python -m tests.packaging.debian_pythons 3.14` prints a
-path for BROKER_PYTHON. debootstrap unpacks the release into a folder under build, once, as root; the
-interpreter there is then told to take the loader and the libraries of its own release (a newer glibc
-than this machine's), so that it runs here like any other: with this machine's compiler, git and
-Java, without a chroot. test_fresh_machine.py has the whole of a release instead.
+path for BROKER_PYTHON. debootstrap unpacks the release into a folder under build, once, as root;
+the interpreter there is then told to take the loader and the libraries of its own release (a newer
+glibc than this machine's), so that it runs here like any other: with this machine's compiler, git
+and Java, without a chroot. test_fresh_machine.py has the whole of a release instead.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _make(version: str, root: Path) -> None:
     unfinished = root.with_name(root.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     packages = f"--include=python{version}-venv,python{version}-dev"
-    # What it mounts there ends with it, however it ends: nothing of it is there to be removed below.
+    # What it mounts there ends with it, however it ends, and is never removed with the folder.
     debootstrap = ("unshare", "--mount", "debootstrap", "--variant=minbase", packages)
     _run(*debootstrap, RELEASES[version], str(unfinished))
     _settle(unfinished, version, root)
