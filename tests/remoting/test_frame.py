@@ -234,10 +234,12 @@ def test_a_run_is_the_first_frames_that_begin_alike(
 
     with suppress(FrameError):
         split_frames(memoryview(data), len(data), take, None)
-    run = list(takewhile(lambda one: one[0] == 0 and one[1].startswith(_PREFIX), taken))
-    headers, bodies, position = cut_run(memoryview(data), len(data), _PREFIX)
-    assert [(0, header, body) for header, body in zip(headers, bodies, strict=True)] == run
-    assert position == sum(map(whole_size, headers, bodies))
+    for kind in SerializeType:
+        alike = (one[0] == kind and one[1].startswith(_PREFIX) for one in taken)
+        run = [one for one, _ in zip(taken, takewhile(bool, alike), strict=False)]
+        headers, bodies, position = cut_run(memoryview(data), len(data), kind, _PREFIX)
+        assert [(kind, header, body) for header, body in zip(headers, bodies, strict=True)] == run
+        assert position == sum(map(whole_size, headers, bodies))
 
 
 def test_frames_are_split_from_a_place_on() -> None:
@@ -291,18 +293,26 @@ def test_a_template_renders_what_the_codec_encodes(
         assert rendered == encoded
 
 
-@pytest.mark.parametrize("remark", [None, "FOUND", ""])
+_FORMS = {"first": b"100 %%", "n": b"%d", "empty": b"", "id": b"7F%016X", "t": b"%b", "z": b"z"}
+_BINARY = [BinaryAnswer(_FORMS, remark=has_remark) for has_remark in (False, True)]
+
+
+@pytest.mark.parametrize("remark", [None, "FOUND", "", "x" * ord("%")])
 @given(
     code=st.integers(0, 400),
     number=st.integers(-1, 2**63 - 1),
-    text=st.text(max_size=9).filter(lambda text: text.isascii() or text.isprintable()),
+    text=st.one_of(
+        st.text(max_size=9).filter(lambda text: text.isascii() or text.isprintable()),
+        st.just("x" * ord("%")),
+    ),
     opaque=st.integers(-(2**31), 2**31 - 1),
+    body=st.sampled_from([b"", b"12345"]),
 )
 def test_a_binary_template_renders_what_the_codec_encodes(
-    remark: str | None, code: int, number: int, text: str, opaque: int
+    remark: str | None, code: int, number: int, text: str, opaque: int, body: bytes
 ) -> None:
-    forms = {"first": b"100 %%", "n": b"%d", "empty": b"", "id": b"7F%016X", "t": b"%b", "z": b"z"}
-    template = BinaryAnswer(forms, remark=remark is not None)
+    """Again and again, with values of the same and of other sizes."""
+    template = _BINARY[remark is not None]
     fields = {"first": "100 %", "n": str(number), "empty": "", "id": f"7F{5:016X}", "t": text}
     command = RemotingCommand(
         code,
@@ -310,13 +320,13 @@ def test_a_binary_template_renders_what_the_codec_encodes(
         flag=RESPONSE_FLAG,
         remark=remark,
         ext_fields={**fields, "z": "z"},
-        body=b"12345",
+        body=body,
         serialize_type=SerializeType.ROCKETMQ,
     )
     values: tuple[int | bytes, ...] = (code, number, 5, text.encode(), opaque)
     if remark is not None:
         values += (remark.encode(),)
-    assert template.render(values, 5) + b"12345" == encode_command(command)
+    assert template.render(values, len(body)) + body == encode_command(command)
 
 
 def as_data(data: bytes) -> tuple[object, bytes]:
