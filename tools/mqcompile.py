@@ -123,39 +123,55 @@ def check_tools() -> None:
     missing = [name for name in ("mypyc", "setuptools") if importlib.util.find_spec(name) is None]
     if missing:
         raise CompileError(f"{sys.executable} has no {' and no '.join(missing)}: {_MYPYC}")
+    if (why := find_missing_compiler()) is not None:
+        raise CompileError(why)
+
+
+def find_missing_compiler() -> str | None:
+    """What is missing to compile C for this Python, and its remedy; None: nothing is."""
     named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     if shutil.which(named.split()[0]) is None:
-        raise CompileError(f"there is no C compiler ({named.split()[0]}): {_COMPILER}")
+        return f"there is no C compiler ({named.split()[0]}): {_COMPILER}"
     header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not header.exists():
-        raise CompileError(f"there is no {header}: {_COMPILER}")
+    return None if header.exists() else f"there is no {header}: {_COMPILER}"
 
 
-def compile_modules(home: Path, work: Path, optimize: int = 2) -> Path:
+def compile_modules(home: Path, work: Path, optimize: int = 2, strip: bool = False) -> Path:
     """The directory, below `work`, with the compiled modules of the sources below `home` and their
-    manifest. optimize: the C compiler's level. Raises CompileError, OSError."""
+    manifest. optimize: the C compiler's level; strip: without the symbols that only profilers and
+    debuggers read. Raises CompileError, OSError."""
     sources, made = work / "sources", work / "made"
     # First: a source that changes meanwhile makes what was compiled stale.
     digests = source_digests(home)
     for name in digests:
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(home / name, sources / name)
-    _run_mypyc(sources, work / "mypyc.log", optimize)
+    _run_mypyc(sources, work / "mypyc.log", optimize, _environment(strip))
     made.mkdir()
     for name in (LIBRARY, *COMPILED_MODULES):
         built = sources / BUILT / f"{name.replace('.', '/')}{LIBRARY_SUFFIX}"
         built.rename(made / f"{name}{LIBRARY_SUFFIX}")
     manifest = {"modules": COMPILED_MODULES, "sources": digests, "files": file_digests(made)}
-    (made / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     return made
 
 
-def _run_mypyc(sources: Path, log: Path, optimize: int) -> None:
+def _environment(strip: bool) -> dict[str, str]:
+    """Of mypyc's process. Its libraries may be named by PYTHONPATH only: pip's for a build are."""
+    paths = [str(INSTALL_DIRECTORY), os.environ.get("PYTHONPATH", "")]
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1"}
+    if strip:
+        # Not afterwards: the manifest has the digests of what the linker wrote.
+        own["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--strip-all".strip()
+    return {**os.environ, **own}
+
+
+def _run_mypyc(sources: Path, log: Path, optimize: int, environment: dict[str, str]) -> None:
     with log.open("wb") as output:
         done = subprocess.run(
             [sys.executable, "-m", "tools.mypyc_build", str(optimize)],
             cwd=sources,
-            env={**os.environ, "PYTHONPATH": str(INSTALL_DIRECTORY), "PYTHONSAFEPATH": "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
