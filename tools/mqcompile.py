@@ -34,10 +34,12 @@ from conf.compiled_modules import (
     source_digests,
 )
 from conf.installation import INSTALL_DIRECTORY, enter_program
+from tools.compile_marks import compile_lock, forget_failure
 from tools.compiled_module_list import COMPILED_MODULES
 
 BUILT: Final = "built"
 """Where tools/mypyc_build.py leaves them, below its working directory."""
+_PART: Final = "part-"
 _LOG_LINES: Final = 20
 _MYPYC: Final = "pip install '.[fast]' in the checkout, or pip install mypy setuptools"
 _COMPILER: Final = "Debian, Ubuntu: apt install gcc python3-dev"
@@ -77,12 +79,12 @@ def main(arguments: Sequence[str], home: Path = INSTALL_DIRECTORY) -> int:
 
 
 def _check(home: Path) -> int:
-    why = _find_need(home)
+    why = find_need(home)
     print(f"up to date: {compiled_directory(home)}" if why is None else f"to be compiled: {why}")
     return 0 if why is None else 1
 
 
-def _find_need(home: Path) -> str | None:
+def find_need(home: Path) -> str | None:
     """Why it has to be compiled; None: it has not."""
     why = find_staleness(home)
     if why is None and compiled_modules(home) != list(COMPILED_MODULES):
@@ -101,21 +103,34 @@ def _remove(home: Path) -> int:
 
 
 def _compile(home: Path) -> int:
-    directory = compiled_directory(home)
-    if _find_need(home) is None:
-        print(f"up to date: {directory}")
-        return 0
-    check_tools()
-    print(f"compiling {len(COMPILED_MODULES)} modules; it takes a minute or two", flush=True)
+    with compile_lock(home, waits=False) as is_mine:
+        if not is_mine:
+            print("another mqcompile is at work, waiting for it", flush=True)
+    with compile_lock(home, waits=True):
+        if find_need(home) is None:
+            print(f"up to date: {compiled_directory(home)}")
+            return 0
+        check_tools()
+        count = len(COMPILED_MODULES)
+        print(f"compiling {count} modules; it takes a minute or two", flush=True)
+        print(compile_there(home))
+    return 0
+
+
+def compile_there(home: Path) -> str:
+    """Put what is compiled of these sources in its place; what to say of it. The caller has the
+    lock. Raises CompileError, OSError."""
     started = time.monotonic()
-    directory.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="part-", dir=directory.parent) as work:
+    directory = compiled_directory(home)
+    for left in directory.parent.glob(f"{_PART}*"):  # by one that was killed
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=_PART, dir=directory.parent) as work:
         made = compile_modules(home, Path(work))
         if directory.exists():
             shutil.rmtree(directory)
         made.rename(directory)
-    print(f"compiled in {time.monotonic() - started:.0f} s: {directory}")
-    return 0
+    forget_failure(home)
+    return f"compiled in {time.monotonic() - started:.0f} s: {directory}"
 
 
 def check_tools() -> None:
