@@ -196,7 +196,12 @@ def test_pip_finds_the_backend_in_a_checkout(tmp_path: Path) -> None:
     )
     program = program.replace("pyproject_hooks", "pip._vendor.pyproject_hooks")
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "build_editable" in done.stdout
