@@ -25,10 +25,11 @@ from conf.compiled_modules import (
 )
 from remoting.request_code import RequestCode
 from tests.support.broker_copy import copy_broker, environment_of
+from tests.support.compiled_modules import wait_compiled
 from tests.support.our_broker import OurBroker
 from tools import mqcompile
 from tools.compiled_module_list import COMPILED_MODULES
-from tools.mqcompile import CompileError, check_tools, compile_modules, main
+from tools.mqcompile import CompileError, check_tools, compile_modules, find_need, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -146,8 +147,12 @@ def test_what_does_not_compile_changes_nothing_and_is_told(
 
 @pytest.fixture(scope="module")
 def compiled_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the broker with its compiled modules; the C compiler does not optimize here."""
+    """A copy of the broker with its compiled modules: those of this run, or of this checkout, else
+    made for these tests, without optimizing."""
     home = copy_broker(tmp_path_factory.mktemp("home"))
+    if wait_compiled() or find_need(ROOT) is None:
+        shutil.copytree(compiled_directory(ROOT), compiled_directory(home))
+        return home
     made = compile_modules(home, tmp_path_factory.mktemp("work"), optimize=0)
     compiled_directory(home).parent.mkdir()
     shutil.move(made, compiled_directory(home))
