@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -185,35 +185,6 @@ def _utf16_order(key: str) -> bytes:
 def canonical_text(value: Any) -> str:
     """Compact JSON text with sorted keys: how an object key of a map is named in our dicts."""
     return _sorting_encoder.encode(value).decode()
-
-
-def json_text(value: Any) -> str:
-    """A JSON value as Java turns it into a string: text as it is, anything else as JSON.
-
-    Raises JsonError when it is nested deeper than MAX_DEPTH.
-    """
-    if isinstance(value, str):
-        return value
-    # msgspec takes what the stack takes: on Python 3.14 that is 20,000 levels.
-    if _is_too_deep(value):
-        raise JsonError("nested too deep")
-    return dumps_java(value).decode()
-
-
-def _is_too_deep(value: Any) -> bool:
-    """Level by level, so that the answer is the same whatever the stack takes."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [item for one in level for item in _inside(one) if isinstance(item, dict | list)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:

@@ -20,6 +20,7 @@ from remoting.body.consumer_offset import (
 from remoting.body.json_bean import JsonBean
 from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
+from remoting.java_casts import cast_string
 from remoting.remoting_serializable import (
     MAX_DEPTH,
     IntKeyMap,
@@ -30,7 +31,6 @@ from remoting.remoting_serializable import (
     dumps_java,
     dumps_java_pretty,
     dumps_standard,
-    json_text,
     loads_body,
     loads_exact,
     loads_lenient,
@@ -148,9 +148,9 @@ def test_text_of_what_is_nested(opening: str) -> None:
         closing = "}" if opening.startswith("{") else "]"
         return loads_exact(opening * (depth - 1) + "[1]" + closing * (depth - 1))
 
-    assert json_text(nested(MAX_DEPTH)).count("1") == 1
+    assert cast_string(nested(MAX_DEPTH)).count("1") == 1
     with pytest.raises(JsonError, match="nested too deep"):
-        json_text(nested(MAX_DEPTH + 1))
+        cast_string(nested(MAX_DEPTH + 1))
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
