@@ -102,7 +102,6 @@ def cut_run(
     headers: list[bytes] = []
     bodies: list[bytes] = []
     position = before_length = before_word = 0
-    type_bits = serialize_type << _TYPE_SHIFT
     length: int
     word: int
     header: bytes
@@ -110,9 +109,8 @@ def cut_run(
     while end - position >= HEAD_SIZE:
         length, word = unpack(view, position)
         following = position + LENGTH_SIZE + length
-        # With a type that is another one this is less than nothing or more than any header.
-        header_length = word - type_bits
-        if not 0 <= header_length <= MAX_HEADER or following > end:
+        header_length = word & MAX_HEADER
+        if word >> _TYPE_SHIFT != serialize_type or following > end:
             break
         if header_length > length - LENGTH_SIZE:
             break

@@ -27,6 +27,7 @@ from remoting.frame import (
 )
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.rocketmq_serializable import _MOST_FORMS, ResponseTemplate
 
 Taken = tuple[int, bytes, bytes]
 
@@ -225,7 +226,31 @@ def test_a_run_is_the_first_frames_that_begin_alike(
     frames: list[bytes], cut: int, rest: bytes
 ) -> None:
     whole = b"".join(frames)
-    data = whole[: max(len(whole) - cut, 0)] + (b"" if cut else rest)
+    check_runs(whole[: max(len(whole) - cut, 0)] + (b"" if cut else rest))
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_a_run_ends_where_the_bytes_end(kind: SerializeType) -> None:
+    data = frame(_PREFIX + b"a", b"body", kind) * 3 + frame(_PREFIX, b"other", kind)
+    for end in range(len(data) + 1):
+        check_runs(data[:end])
+        check_runs(data[:end] + b"\0\0\0\4\1\0\0\0")
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+@pytest.mark.parametrize("lie", [-1, 1, 5, 1 << 20])
+def test_a_header_that_claims_more_than_its_frame(kind: SerializeType, lie: int) -> None:
+    data = bytearray(frame(_PREFIX + b"a", b"", kind) * 3)
+    size = len(data) // 3
+    for first in (0, size):
+        damaged = data[:]
+        length = int.from_bytes(damaged[first + 5 : first + 8]) + lie
+        damaged[first + 5 : first + 8] = length.to_bytes(3)
+        check_runs(bytes(damaged))
+
+
+def check_runs(data: bytes) -> None:
+    """Of both types: they are the first of what split_frames splits."""
     taken: list[Taken] = []
 
     def take(_: None, serialize_type: int, header: bytes, body: memoryview) -> bool:
@@ -327,6 +352,14 @@ def test_a_binary_template_renders_what_the_codec_encodes(
     if remark is not None:
         values += (remark.encode(),)
     assert template.render(values, len(body)) + body == encode_command(command)
+
+
+def test_a_binary_template_remembers_few_sizes() -> None:
+    """Of a text that a client chooses."""
+    template = ResponseTemplate({"t": b"%b"}, remark=False)
+    for size in range(2 * _MOST_FORMS):
+        template.render((0, bytes(size), 1))
+    assert len(template._by_sizes) <= _MOST_FORMS
 
 
 def as_data(data: bytes) -> tuple[object, bytes]:

@@ -99,6 +99,50 @@ def test_as_it_comes(asked: list[Any]) -> None:
         assert outcome(known.decode, data) == outcome(decode_binary_frame, data)
 
 
+@pytest.mark.parametrize("code", CODES)
+def test_every_byte_of_a_known_header_counts(code: int) -> None:
+    data = header(code, named(code, SEND | {"l": "3"}))
+    for place in range(len(data)):
+        for byte in {0, 1, *b"02T\x7f\xff", data[place] ^ 1, data[place] ^ 2}:
+            known = KnownBinaryHeaders()
+            known.decode(data)
+            other = data[:place] + bytes([byte]) + data[place + 1 :]
+            assert outcome(known.decode, other) == outcome(decode_binary_frame, other), place
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        *[("12", odd) for odd in ("03", "00", "+1", "-1", " 1", "1 ", "1L", "\u0663", "x1", "1_")],
+        *[("5", odd) for odd in ("0", "x", " ", "\n")],
+        ("1" * 19, "9" * 19),
+        ("1" * 18, "9" * 18),
+        ("1700000000123", "1.70000000012"),
+        ("1700000000123", "1e00000000012"),
+        ("1700000000123", "1_00000000012"),
+    ],
+)
+def test_a_time_of_birth_is_read_as_ever(before: str, then: str) -> None:
+    known = KnownBinaryHeaders()
+    known.decode(header(310, SEND | {"g": before}))
+    odd = header(310, SEND | {"g": then})
+    assert outcome(known.decode, odd) == outcome(decode_binary_frame, odd)
+
+
+@pytest.mark.interpreted
+def test_other_places_in_a_header_of_the_same_size() -> None:
+    known, fields = KnownBinaryHeaders(), SEND | {"a": "P" * known_binary_headers._KEY_SIZE}
+    pair = [
+        header(310, fields | own)
+        for own in ({"e": "3", "i": "K\x01kk"}, {"e": "12", "i": "K\x01k"})
+    ]
+    with mock.patch.object(known_binary_headers, "_LEARN_EVERY", 1):
+        read = [outcome(known.decode, data) for data in pair]
+    with mock.patch.object(known_binary_headers, "decode_binary_frame") as general:
+        assert outcome(known.decode, pair[1]) == read[1]
+    assert not general.called
+
+
 @pytest.mark.interpreted
 @pytest.mark.parametrize("code", CODES)
 def test_what_is_like_one_before_it_is_not_read(code: int) -> None:
