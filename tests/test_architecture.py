@@ -161,7 +161,6 @@ LONG_MODULES = {
     "broker.pop.pop_message_processor": 540,
     "broker.pop.pop_revive_service": 460,
     "broker.pull.pull_message_processor": 460,
-    "broker.pull.pull_message_reader": 420,
     "broker.send.send_message_processor": 420,
     "broker.slave.promotion": 480,
     "broker.supervisor.supervisor": 440,
