@@ -55,11 +55,11 @@ def parse_yaml(text: str, name: str) -> list[Setting]:
 
 
 def _scalar_setting(key: yaml.Node, value: yaml.Node, name: str) -> Setting:
-    from yaml import ScalarNode
+    import yaml
 
     source = f"{name}:{key.start_mark.line + 1}"
-    if not isinstance(key, ScalarNode) or not isinstance(value, ScalarNode):
-        shown = key.value if isinstance(key, ScalarNode) else "?"
+    if not isinstance(key, yaml.ScalarNode) or not isinstance(value, yaml.ScalarNode):
+        shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
         raise ConfigError([f"{source}: {shown}: expected one plain value, not a list or mapping"])
     is_null = value.tag == "tag:yaml.org,2002:null"
     return Setting(str(key.value), "" if is_null else str(value.value).strip(), source)

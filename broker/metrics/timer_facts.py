@@ -3,8 +3,8 @@
 Any thread of the supervisor, at each scrape: a look through the wheel takes 8 ms of processor time,
 which nobody who serves messages has to wait for here. A wheel in whose file nothing was ever
 written is not looked through, and numpy, which nothing else in the supervisor needs, is imported
-for one that holds something. Reads the files that process `store` writes, and the control page. Names, labels and bounds follow TimerMetrics and DefaultStoreMetricsManager of
-RocketMQ 5.x.
+for one that holds something. Reads the files that process `store` writes, and the control page.
+Names, labels and bounds follow TimerMetrics and DefaultStoreMetricsManager of RocketMQ 5.x.
 """
 
 from __future__ import annotations
