@@ -108,7 +108,7 @@ class SendRoute:
         topics, cluster_pair = self._topics, self._cluster_pair
         left_marks, left_flags, place_of = *self._left, self._placement.find_quick
         is_binary = decode is self._decode_binary
-        answer_of = self._answers.of
+        send_answers = self._answers
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
         name: str
@@ -164,7 +164,7 @@ class SendRoute:
                 half = _half(frame.extFields, stored_in, sys_flag, host, body, stored)
                 self.young_halves.add(queue_offset, phy_offset, name, queue_id, half)
                 self._stats.transactions.stored(queue_offset, name, stored, log.now_ms)
-            used, values = answer_of(
+            used, values = send_answers.of(
                 text, queue_id, phy_offset, queue_offset, frame.opaque, is_binary
             )
             if waiters.active and asks_to_wait(text):
