@@ -4,7 +4,7 @@ Starts one broker of ours, waits until it rests, then connects --clients consume
 --group, each with one parked pull (long poll) on a queue of its own, and looks at the broker's
 processes (processor time, and how often they go to sleep) for --seconds in each of three states:
 
-    nobody        no client is connected
+    nobody        no client is connected; the memory of each process is then beside its budget
     as Java's     heartbeats every 30 s and pulls that end after 15 s and are sent again, as the
                   original's push consumer does without messages: 500 requests a second
     parked        every client waits in its pull; nobody says anything
@@ -37,6 +37,7 @@ from tests.bench.broker_figures import Process, allow_descriptors, look_at, usag
 from tests.bench.goals import Goal
 from tests.bench.machine import describe_machine
 from tests.bench.measuring import MIB, OUT_DIR, quiet_cpu_s, side_broker
+from tests.bench.memory_budget import budget_lines, look_at_memory
 from tests.interop.processes import wait_until
 from tests.support.stolen_time import StolenTime
 
@@ -392,6 +393,7 @@ def watch_all(pid: int, port: int, options: Load) -> Idle:
     quiet_cpu_s(pid, 30)
     time.sleep(5)
     watch("nobody", pid, options.seconds, time.sleep)
+    print("\n".join(budget_lines(look_at_memory(pid))), flush=True)
     herd = Herd(port, options.clients, options.group)
     herd.connect()
     herd.pull_all(lambda: random.uniform(0, SUSPEND_S))
