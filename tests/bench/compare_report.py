@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.bench.goals import ratios
 from tests.bench.measuring import JAVA, JAVA_5, JAVAS, KINDS, LIMITS, MIB
-from tests.bench.rows import MEMORY_BUDGET_MIB
+from tests.bench.memory_budget import Holding, budget_lines
 from tests.bench.shapes import Shape
 
 LOAD_LIMIT: Final = 400 * MIB
@@ -33,8 +33,8 @@ class Start:
     side: str
     setup: str
     first_touch_gb_s: float
-    idle: dict[str, int] = field(default_factory=dict)
-    """Of each process before the first load; nothing where the row started it."""
+    idle: list[Holding] = field(default_factory=list)
+    """Each process before the first load; nothing where the row started it."""
     runs: dict[str, dict[str, float]] = field(default_factory=dict)
     """Figures by the shape's name."""
     failures: dict[str, str] = field(default_factory=dict)
@@ -145,6 +145,7 @@ def print_report(data: dict[str, Any]) -> None:
     print("\n".join(table(data["rows"])))
     for start in data["starts"]:
         print(start_text(start))
+    print("\n".join(budget_of(data["starts"])))
     print("\n".join(f"{key}: {value}" for key, value in data["machine"].items() if key != "quiet"))
     print(ELSEWHERE)
     javas = " and ".join(f"Java {version}" for version in versions.values()) or "nobody"
@@ -281,13 +282,12 @@ def _notes(figures: dict[str, float]) -> str:
 
 
 def start_text(start: dict[str, Any]) -> str:
-    """Memory and first-touch rate of one start; of ours with what each process may have."""
+    """Memory and first-touch rate of one start."""
     ours = start["side"] in KINDS
     text = f"{start['side']:8} {start['setup']:11} first touch {start['first_touch_gb_s']:.2f} GB/s"
     if start["idle"]:
-        idle = sum(start["idle"].values())
+        idle = sum(each["resident"] for each in start["idle"])
         text += f", anonymous memory idle {idle / MIB:.0f} MiB"
-        text += f" ({_budget_text(start['idle'])})" if ours else ""
     loads = [run["rss_anon_max"] for run in start["runs"].values() if "rss_anon_max" in run]
     if loads:
         most = max(loads)
@@ -296,13 +296,10 @@ def start_text(start: dict[str, Any]) -> str:
     return text
 
 
-def _budget_text(idle: Mapping[str, int]) -> str:
-    """For instance "store 31 of 30 OVER"."""
-    texts = []
-    for name, size in idle.items():
-        budget = MEMORY_BUDGET_MIB.get(name)
-        text = f"{name} {size / MIB:.0f}"
-        if budget is not None:
-            text += f" of {budget}{' OVER' if size > budget * MIB else ''}"
-        texts.append(text)
-    return ", ".join(texts)
+def budget_of(starts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The memory of each process of ours beside its budget: of the last start with all of them."""
+    idle = [start["idle"] for start in starts if start["side"] in KINDS and start["idle"]]
+    if not idle:
+        return []
+    whole = [each for each in idle if len(each) == max(map(len, idle))]
+    return budget_lines([Holding(**each) for each in whole[-1]])

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from conf import compiled_modules
-from tests.bench.broker_figures import short_name
 from tests.interop import harness
 from tests.interop.java_peers import server_version
 from tests.interop.processes import ServerProcess, process_tree
@@ -138,15 +137,6 @@ class MemoryWatch:
 def rss_anon(pid: int) -> int:
     """Anonymous memory of a process and its descendants, bytes."""
     return sum(figures.rss_anon for figures in process_tree(pid))
-
-
-def memory_by_process(pid: int) -> dict[str, int]:
-    """The same for each of them, by its short name, the parent first."""
-    found: dict[str, int] = {}
-    for figures in process_tree(pid):
-        name = short_name(figures.title)
-        found[name] = found.get(name, 0) + figures.rss_anon
-    return found
 
 
 def cpu_s(pid: int) -> float:

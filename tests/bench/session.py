@@ -18,11 +18,11 @@ from tests.bench.guards import GUARDS, OPEN
 from tests.bench.measuring import (
     MemoryWatch,
     first_touch_gb_s,
-    memory_by_process,
     quiet_cpu_s,
     run_load,
     side_broker,
 )
+from tests.bench.memory_budget import Holding, look_at_memory
 from tests.bench.sync_counter import SyncCounter
 from tests.interop import harness
 
@@ -78,8 +78,8 @@ class Session:
         self.side = side
         self.lengths = lengths
         self.first_touch_gb_s = first_touch_gb_s()
-        self.idle: dict[str, int] = {}
-        """Anonymous memory of each process before the first load, bytes."""
+        self.idle: list[Holding] = []
+        """Memory of each process before the first load."""
         self.sent: Final[dict[str, dict[str, float]]] = {}
         """By topic: what the load that filled it counted."""
         self.first_sends: Final[dict[str, float]] = {}
@@ -108,7 +108,7 @@ class Session:
                 self._names.start()
             self.broker.start()
             self.wait_quiet()
-            self.idle = memory_by_process(self.broker.process.pid)
+            self.idle = look_at_memory(self.broker.process.pid)
             if self._setup.warms_up:
                 self._warm_up()
         except BaseException:
