@@ -79,7 +79,16 @@ OTHERS_NAMES: Final = {
         *("CronJob", "KillMode", "LimitMEMLOCK", "LimitNOFILE", "NullPointerException", "Pss_Anon"),
     },
     "projects and words": {
-        *("CamelCase", "OpenMessaging", "OpenSLO", "PyPI", "PySpark", "PySyncObj", "PyYAML"),
+        *(
+            "CamelCase",
+            "CycloneDX",
+            "OpenMessaging",
+            "OpenSLO",
+            "PyPI",
+            "PySpark",
+            "PySyncObj",
+            "PyYAML",
+        ),
         *("RocksDB", "ZooKeeper"),
     },
 }
@@ -172,7 +181,7 @@ def there() -> Names:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             names.add_module(path)
-    for folder in ("examples", "tests"):
+    for folder in ("examples", "packaging", "tests"):
         for path in (ROOT / folder).rglob("*.py"):
             if not any(part.startswith("lib-") for part in path.parts):
                 names.add_test(path)
