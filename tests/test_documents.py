@@ -270,7 +270,7 @@ def test_hooks_do_what_bin_test_does() -> None:
     assert rooms is not None
     assert {hook["id"]: hook["entry"] for hook in hooks} == {
         **{name: f".venv/bin/python -m {step}" for name, step in steps.items()},
-        "types": f".venv/bin/python -m mypy {rooms[1]}",
+        "types": f".venv/bin/python -m mypy {rooms[1]} packaging",
         "test": "bin/test",
     }
 
