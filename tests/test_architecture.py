@@ -171,7 +171,7 @@ LONG_MODULES = {
     "namesrv.route_info_manager": 500,
     "remoting.connection": 460,
     "remoting.remoting_client": 480,
-    "remoting.remoting_serializable": 440,
+    "remoting.remoting_serializable": 417,
     "spark.figures.replica_day": 460,
     "spark.prometheus_import.lines": 480,
     "store.commit_log": 500,

@@ -1,7 +1,7 @@
 """`bin/test` in a clean clone, as a user of each Python that setup.cfg names would run it.
 
-Long. An interpreter is looked for in PATH and among those of pyenv; a version that is not on this
-machine is skipped.
+Long. An interpreter is looked for in PATH and among those of pyenv, then in the Debian release that
+has it (debian_pythons.py); a version that cannot be had on this machine is skipped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging import debian_pythons
 from tests.packaging.whole_run import TIMEOUT_S, assert_green, clone, command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
@@ -25,10 +26,13 @@ def find_interpreter(version: str) -> str:
     for path in (shutil.which(name), *Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}")):
         if path and subprocess.run([path, "-c", works], capture_output=True).returncode == 0:
             return str(path)
-    pytest.skip(f"no {name} with its venv module is on this machine")
+    try:
+        return str(debian_pythons.interpreter(version))
+    except debian_pythons.NotToBeHadError as error:
+        pytest.skip(f"no {name} with its venv module is on this machine: {error}")
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_all_is_green_on(version: str, tmp_path: Path) -> None:
     interpreter = find_interpreter(version)
     clone(tmp_path / "checkout")
