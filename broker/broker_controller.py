@@ -31,6 +31,7 @@ from broker.wiring.admin_processors import AdminProcessors
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
 from broker.wiring.config_application import ConfigApplication
+from broker.wiring.lent_links import link_borrower
 from broker.wiring.loop_calls import call_on_loop
 from broker.wiring.member_orders import MemberOrders
 from broker.wiring.member_roles import MemberRoles, RoleParts
@@ -159,6 +160,7 @@ class BrokerController:
             sends_wait_for_file=lambda: self._send.holds_sends,
             now_ms=self._messages.clock_steps.now_ms,
         )
+        self._links = link_borrower(self._resources, store, self._follower, self.loop)
 
     def _build_server(self) -> tuple[Routes, RemotingServer]:
         resources, store, tables = self._resources, self._store, self._tables
@@ -209,12 +211,8 @@ class BrokerController:
             ),
             changed=resources.changed,
         )
-        calls = Broker2Client(
-            tables.consumers,
-            self._responses,
-            self._clock,
-            max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
-        )
+        waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
+        calls = Broker2Client(tables.consumers, self._responses, self._clock, max_waiting=waiting)
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
         access, audit = self._access_control, self._audit
         admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit)
@@ -249,6 +247,7 @@ class BrokerController:
         if not self._outside.is_isolated:
             start_services(self._role, *parts)
         self._server.start()
+        self._links.start()
         self._outside.open()
         self._schedule()
         self._store.damaged.start()
@@ -334,8 +333,7 @@ class BrokerController:
 
     def request_stop(self) -> None:
         """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""
-        thread = threading.Thread(target=self._stop, name="OrderlyStop", daemon=True)
-        thread.start()
+        threading.Thread(target=self._stop, name="OrderlyStop", daemon=True).start()
 
     def _stop(self) -> None:
         self._page.counters[REMOTING_READY] = 0
@@ -368,6 +366,7 @@ class BrokerController:
         self._cold.shutdown()
         self._executor.shutdown(2_000)
         self._store.log.close()
+        self._links.stop()
         self._messages.finish()
         self._pop.finish()
         if self._tables.persist():
@@ -393,9 +392,8 @@ class BrokerController:
 
     def _use_on_loop(self, changed: StartupOptions) -> None:
         self._options = options = self._role.applied(changed)
-        tells_resets = options.broker.use_server_side_reset_offset
-        self._tables.offsets.stores_resets = tells_resets
-        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells_resets)
+        tells = self._tables.offsets.stores_resets = options.broker.use_server_side_reset_offset
+        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells)
         self._cold.use(options)
         self._pop.use(options)
         self._messages.use(options)

@@ -22,13 +22,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from conf.compiled_modules import OFF, REQUIRED, VARIABLE
 from conf.installation import DISTRIBUTION, software_version
 from tools.compiled_module_list import COMPILED_MODULES
+from tools.prepare_venv import read_requirements
 
 CHECKOUT: Final = Path(__file__).resolve().parents[1]
+SETTINGS_FILE: Final = CHECKOUT / "setup.cfg"
 SUMS: Final = "SHA256SUMS"
 OURS: Final = ("BROKER_", "NAMESRV_", "PYTHON", "ROCKETMQ_", "VIRTUAL_ENV")
 """Variables with these beginnings do not reach what is built and tried."""
@@ -209,13 +214,21 @@ class Release:
             )
 
     def _write_sbom(self, directory: Path) -> None:
-        """Of what is in an environment, with the licences."""
-        path = self._out / f"{DISTRIBUTION}-{software_version(CHECKOUT)}.cdx.json"
+        """Of what is in an environment: all that a broker runs with, with the licences."""
+        version = software_version(CHECKOUT)
+        path = self._out / f"{DISTRIBUTION}-{version}.cdx.json"
         say(path.name)
+        described = self._work / "pyproject.toml"
+        needed = [Requirement(line).name for line in read_requirements(SETTINGS_FILE, [])["base"]]
+        # The strings of JSON are strings of TOML, too.
+        described.write_text(
+            f'[project]\nname = "{DISTRIBUTION}"\nversion = "{version}"\nlicense = "Apache-2.0"\n'
+            f"dependencies = {json.dumps(needed)}\n"
+        )
         command = ["cyclonedx_py", "environment", "--output-reproducible", "--of", "JSON"]
         python = directory / "bin" / "python"
-        self.run("the SBOM", *command, "-o", path, python)
-        check_sbom(json.loads(path.read_text()))
+        self.run("the SBOM", *command, "--pyproject", described, "-o", path, python)
+        check_sbom(json.loads(path.read_text()), needed)
 
 
 def wait_for_boot_line(broker: subprocess.Popen[bytes], printed: Path) -> re.Match[str]:
@@ -232,11 +245,15 @@ def wait_for_boot_line(broker: subprocess.Popen[bytes], printed: Path) -> re.Mat
     raise ReleaseError(f"the broker did not start: {last_error(printed.read_text())}")
 
 
-def check_sbom(sbom: Mapping[str, object]) -> None:
-    """Raises ReleaseError for a component without a licence."""
-    components = sbom["components"]
-    assert isinstance(components, list)
-    without = [each["name"] for each in components if not each.get("licenses")]
+def check_sbom(sbom: Mapping[str, Any], needed: Sequence[str]) -> None:
+    """Raises ReleaseError for a library that is not in it, or has no licence."""
+    licences = {
+        canonicalize_name(each["name"]): each.get("licenses") for each in sbom["components"]
+    }
+    missing = [name for name in needed if canonicalize_name(name) not in licences]
+    if missing:
+        raise ReleaseError(f"the SBOM has no {missing[0]}: was its environment changed meanwhile?")
+    without = sorted(name for name, found in licences.items() if not found)
     if without:
         raise ReleaseError(
             f"the SBOM has no licence of {', '.join(without)}: ask its authors, or replace it"

@@ -52,9 +52,9 @@ from ha.control_slots import (
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells
 from ha.shared_secret import SharedSecretError
+from ha.source_files import LogSource
 from ha.taken_role import FILE_NAME as ROLES
 from ha.transport import HaTlsError
-from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import CommandServer
 from ipc.control_page import ProcessIndex

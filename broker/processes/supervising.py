@@ -131,6 +131,7 @@ class BrokerProcess:
                 asking, answering = create_channel()
                 self._channels[f"{client}->{server}"] = asking
                 self._channels[f"{server}<-{client}"] = answering
+            self._channels["ha->lent"], self._channels["remoting<-lent"] = create_channel()
             self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
             if self._writes_pid_file:
                 undo.callback(remove_pid_file, write_pid_file("mqbroker", os.getpid()))

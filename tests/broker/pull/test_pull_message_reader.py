@@ -210,7 +210,7 @@ def test_tags_are_looked_for_once_for_many_pulls(tmp_path: Path) -> None:
     world = HotPathWorld(tmp_path, file_size=1 << 20, units_per_file=4_000)
     world.topic()
     sender = world.client()
-    tags = ["A" if (n < 900 and n % 3 == 0) or n % 70 == 0 else "B" for n in range(2_500)]
+    tags = ["A" if (n < 900 and n % 3 == 0) or n % 70 == 0 else "B" for n in range(3_600)]
     sender.send(*[send_request(properties=f"TAGS\x01{tag}", body=b"") for tag in tags])
     world.turn()
     world.dispatch()
