@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError
-from remoting.frame import cut_run, split_frames, whole_size
+from remoting.frame import HEAD_SIZE, TYPE_AT, cut_run, split_frames, whole_size
 from remoting.receive_buffer import INCOMPLETE_FRAMES_LIMIT, ReceiveBuffer
 from remoting.remoting_codec import decode_command
 from remoting.remoting_command import SerializeType
@@ -45,25 +45,29 @@ FastHandler = Callable[[Connection, bytes, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; the view ends with the call."""
 
 
-RunHandler = Callable[[Connection, Sequence[bytes], Sequence[bytes]], int]
+RunHandler = Callable[[Connection, list[bytes], list[bytes]], int]
 """(connection, headers, bodies) -> how many of the frames it took, which are the first of them. All
 began with one prefix and arrived together."""
 
 
-def _takes_none(_peer: Connection, _headers: Sequence[bytes], _bodies: Sequence[bytes]) -> int:
-    return 0
+class Run(NamedTuple):
+    """Frames with headers of one serialize type that begin with `prefix`, and who takes them."""
+
+    serialize_type: int
+    prefix: bytes
+    take: RunHandler
 
 
 class FastRoutes(NamedTuple):
     """What is tried first on a frame.
 
-    json: by the beginning of a JSON header. binary: by the code in a binary one. run: tried before
-    both on frames at the start of what was received, all of them at once.
+    json: by the beginning of a JSON header. binary: by the code in a binary one. runs: tried before
+    both on frames at the start of what was received, all of them at once; one for each type.
     """
 
     json: Sequence[tuple[bytes, FastHandler]] = ()
     binary: Sequence[tuple[int, FastHandler]] = ()
-    run: tuple[bytes, RunHandler] | None = None
+    runs: Sequence[Run] = ()
 
 
 class ServerLimits(NamedTuple):
@@ -108,7 +112,7 @@ class RemotingServer:
         self._listener = listener
         self._fast = tuple(fast_routes.json)
         self._binary_fast = {code_bytes(code): handler for code, handler in fast_routes.binary}
-        self._run_prefix, self._take_run = fast_routes.run or (b"", _takes_none)
+        self._runs = {run.serialize_type: run for run in fast_routes.runs}
         self._idle_timeout_ms = limits.idle_timeout_ms
         self._high_water = limits.high_water or _HIGH_WATER
         self._receive = ReceiveBuffer(limit=limits.incomplete_frames)
@@ -257,14 +261,16 @@ class RemotingServer:
         if connection.connection_id in self._port_dispatchers:
             return split_frames(view, end, self._take_frame, connection)
         position = 0
-        if self._run_prefix:
-            headers, bodies, position = cut_run(view, end, self._run_prefix)
+        run = self._runs.get(view[TYPE_AT]) if end > HEAD_SIZE else None
+        if run is not None:
+            serialize_type, prefix, take = run
+            headers, bodies, position = cut_run(view, end, serialize_type, prefix)
             if headers:
                 try:
-                    taken = self._take_run(connection, headers, bodies)
+                    taken = take(connection, headers, bodies)
                 except Exception as error:  # noqa: BLE001 - the request guard, as in _take_fast
                     for header in headers:
-                        self._refuse(connection, _JSON, header, error)
+                        self._refuse(connection, serialize_type, header, error)
                     taken = len(headers)
                 if taken < len(headers):
                     position = sum(map(whole_size, headers[:taken], bodies))

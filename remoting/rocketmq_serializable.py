@@ -10,17 +10,16 @@ All big-endian, text in UTF-8. Every length is checked against the remaining byt
 used. Knows nothing of frames and bodies.
 
 Fast routes read what is plain with `find_plain_header` (4 us for a send; a RemotingCommand takes 10
-and its typed header 5), and fill templates as answers (2.4 us).
+and its typed header 5), and fill templates as answers (1.1 us).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from operator import mod
 from struct import Struct
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from remoting.errors import EncodeError, FrameError
 from remoting.language_code import LanguageCode
@@ -40,16 +39,23 @@ INT16: Final = Struct(">h")
 assert INT16.size == 2
 
 CODE_SIZE: Final = INT16.size
+_START: Final = Struct(">hbhi")
+"""A header up to the flag."""
+OPAQUE_AT: Final = _START.size - INT32.size
+"""Where it is."""
+BLOCK_AT: Final = FIXED.size + 2 * INT32.size
+"""Where the ext block of a header without a remark is."""
 
 _PLAIN: Final = Struct(">hbhiiii")
 """A header without a remark, up to the ext block."""
-assert _PLAIN.size == FIXED.size + 2 * INT32.size
+assert _PLAIN.size == BLOCK_AT
 _SHORT_KEY: Final = Struct(">hBi")
 """An entry whose key is one letter, up to its value."""
 _SHORT_KEY_SIZE: Final = INT16.size + 1 + INT32.size
 assert _SHORT_KEY.size == _SHORT_KEY_SIZE
 _LETTERS: Final = tuple(map(chr, range(128)))
-_LENGTHS: Final = tuple(map(INT32.pack, range(256)))
+_MOST_FORMS: Final = 512
+"""Of one kind of response: its texts have few sizes, but for an id that a client made."""
 
 _LAST_LANGUAGE: Final = max(LanguageCode)
 
@@ -125,7 +131,7 @@ def _decode_ext_block(data: bytes, position: int, max_ext_fields: int) -> dict[s
     return fields
 
 
-class PlainHeader(msgspec.Struct, frozen=True, gc=False):
+class PlainHeader(NamedTuple):
     """What a request's header says, but for language and version."""
 
     code: int
@@ -181,39 +187,50 @@ def find_plain_header(
 class ResponseTemplate:
     """Headers of responses that differ in some values only; see frame.BinaryAnswer."""
 
-    __slots__ = ("_block", "_forms", "_has_remark")
+    __slots__ = ("_by_sizes", "_entries", "_forms", "_has_remark")
 
     def __init__(self, ext_fields: Mapping[str, bytes], *, remark: bool) -> None:
         self._has_remark = remark
+        self._entries: list[tuple[bytes, bytes | None]] = []
+        """Of each field the name, and its text where that is always the same."""
         self._forms: list[bytes] = []
-        """The formats of the values that vary."""
-        self._block = b""
-        """The ext block, of each such value a length and a text."""
+        """The formats of the others."""
         for name, form in ext_fields.items():
-            key = name.encode()
-            entry = INT16.pack(len(key)) + key
-            if b"%" in form.replace(b"%%", b""):
+            varies = b"%" in form.replace(b"%%", b"")
+            self._entries.append((name.encode(), None if varies else form % ()))
+            if varies:
                 self._forms.append(form)
-                self._block += entry.replace(b"%", b"%%") + b"%b%b"
-            else:
-                text = form % ()
-                self._block += (entry + INT32.pack(len(text)) + text).replace(b"%", b"%%")
+        self._by_sizes: dict[tuple[int, ...], bytes] = {}
+        """Formats of whole headers, in which only texts are missing, by the sizes of these: 1.1 us
+        a header instead of 2.4."""
 
     def render(self, values: tuple[Any, ...]) -> bytes:
         """The header with the values in JsonAnswer's order."""
-        texts: list[bytes] = []
-        for form, value in zip(self._forms, values[1:], strict=False):
-            text = form % value
-            length = len(text)
-            texts += (_LENGTHS[length] if length < len(_LENGTHS) else INT32.pack(length), text)
-        block = self._block % tuple(texts)
-        code, opaque = values[0], values[len(self._forms) + 1]
-        if not self._has_remark:
-            plain = (code, LOCAL_LANGUAGE, CURRENT_VERSION, opaque, RESPONSE_FLAG, 0, len(block))
-            return _PLAIN.pack(*plain) + block
-        remark = values[-1]
-        fixed = FIXED.pack(code, LOCAL_LANGUAGE, CURRENT_VERSION, opaque, RESPONSE_FLAG)
-        return b"".join((fixed, INT32.pack(len(remark)), remark, INT32.pack(len(block)), block))
+        texts: tuple[bytes, ...] = (*map(mod, self._forms, values[1:]),)
+        start = _START.pack(values[0], LOCAL_LANGUAGE, CURRENT_VERSION, values[len(texts) + 1])
+        if self._has_remark:
+            texts = (values[-1], *texts)
+        sizes = (*map(len, texts),)
+        form = self._by_sizes.get(sizes)
+        if form is None:
+            form = self._learn(sizes)
+        return form % (start, *texts)
+
+    def _learn(self, sizes: tuple[int, ...]) -> bytes:
+        """The format of headers with texts of these sizes."""
+        remark_size, *rest = sizes if self._has_remark else (0, *sizes)
+        block, block_size = b"", sum(rest)
+        for name, text in self._entries:
+            size = rest.pop(0) if text is None else len(text)
+            entry = INT16.pack(len(name)) + name + INT32.pack(size) + (text or b"")
+            block += entry.replace(b"%", b"%%") + (b"%b" if text is None else b"")
+            block_size += len(entry)
+        flag, block_head = INT32.pack(RESPONSE_FLAG), INT32.pack(block_size).replace(b"%", b"%%")
+        remark = INT32.pack(remark_size).replace(b"%", b"%%") + b"%b" * self._has_remark
+        if len(self._by_sizes) >= _MOST_FORMS:
+            self._by_sizes.clear()
+        form = self._by_sizes[sizes] = b"%b" + flag + remark + block_head + block
+        return form
 
 
 def encode_rocketmq_header(command: RemotingCommand) -> bytes:

@@ -50,6 +50,7 @@ from store.message_codec import (
     TRANSACTION_NOT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
+    USUAL_PROPERTIES_LENGTHS,
     encode_blank,
     encode_topic,
     fixed_size,
@@ -323,7 +324,9 @@ class CommitLog:
             ),
             body,
             name,
-            PROPERTIES_LENGTH.pack(properties_size),
+            USUAL_PROPERTIES_LENGTHS[properties_size]
+            if properties_size < len(USUAL_PROPERTIES_LENGTHS)
+            else PROPERTIES_LENGTH.pack(properties_size),
             properties,
         )
         if not is_uncounted:

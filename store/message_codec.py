@@ -68,6 +68,8 @@ RECORD_HEADS: Final = tuple((head.size + 2, head.pack) for head in _HEADS)
 HOSTS_V6_FLAGS, shifted by HOSTS_V6_SHIFT."""
 HOSTS_V6_SHIFT: Final = 4
 PROPERTIES_LENGTH: Final = Struct(">h")
+USUAL_PROPERTIES_LENGTHS: Final = tuple(map(PROPERTIES_LENGTH.pack, range(1024)))
+"""Packed: 15 ns instead of 60."""
 TOPIC_LENGTH_V2: Final = Struct(">h")
 assert PROPERTIES_LENGTH.size == TOPIC_LENGTH_V2.size == 2
 TOPIC_LIMIT: Final = 127

@@ -87,13 +87,8 @@ def stored_properties(text: str, cluster_pair: str) -> str:
     """The text to store for a single send: WAIT removed, CLUSTER set to this cluster."""
     if "CLUSTER\x01" in text:
         text = without_property(text, "CLUSTER")
+    # The form that Java's clients send; this takes a quarter of the time.
+    text = text.replace("\x02WAIT\x01true\x02", PAIR_END, 1)
     if _WAIT in text:
-        # The form that Java's clients send; this takes a quarter of the time.
-        before, mark, after = text.partition("\x02WAIT\x01true\x02")
-        if not mark or _WAIT in before or _WAIT in after:
-            text = without_property(text, "WAIT")
-        elif after:
-            text = f"{before}\x02{after}"
-        else:
-            return f"{before}\x02{cluster_pair}"
+        text = without_property(text, "WAIT")
     return append_pairs(text, cluster_pair)

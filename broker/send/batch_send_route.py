@@ -21,12 +21,7 @@ from broker.send.hot_sends import HotSends
 from broker.send.marks import FIFO, marks_of, marks_of_items
 from broker.send.rules import BATCH, BATCH_GROWTH, ITEM
 from broker.send.send_answers import SendAnswers
-from broker.send.send_header import (
-    BinarySendFrame,
-    SendFrame,
-    decode_batch_frame,
-    decode_binary_frame,
-)
+from broker.send.send_header import BinarySendFrame, SendFrame, decode_batch_frame
 from broker.send.send_topic import HOST_BITS, PeerHost
 from broker.send.stored_answer import StoredAnswer
 from remoting.connection import Connection
@@ -56,6 +51,7 @@ class BatchSendRoute:
         self._store_flag = log.store_host_flag
         self._host_hex = log.store_host.hex().upper()
         self._answers = answers
+        self._decode_binary = shared.binary_headers.decode
         self._left_marks = shared.rules.left_marks[BATCH]
         self._left_flags = shared.rules.left_flags[BATCH]
         self._left_items = shared.rules.left_marks[ITEM]
@@ -65,7 +61,7 @@ class BatchSendRoute:
         to SendMessageProcessor.process_request."""
         try:
             is_json = header.startswith(SEND_BATCH_PREFIX)
-            frame = decode_batch_frame(header) if is_json else decode_binary_frame(header)
+            frame = decode_batch_frame(header) if is_json else self._decode_binary(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         return frame.extFields.is_batch and self.take(connection, frame, body)

@@ -7,10 +7,11 @@ Put together once, by SendMessageProcessor, on the main thread; used on the loop
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.metrics.path_stats import PathStats
+from broker.send.known_binary_headers import KnownBinaryHeaders
 from broker.send.rules import SendRules
 from broker.send.send_topic import SendTopic
 from store.commit_log import CommitLog
@@ -33,3 +34,4 @@ class HotSends:
     cluster_pair: str
     """The property CLUSTER with its value."""
     max_message_size: int
+    binary_headers: KnownBinaryHeaders = field(default_factory=KnownBinaryHeaders)

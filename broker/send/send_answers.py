@@ -52,8 +52,13 @@ class SendAnswers:
         Written plainly: called for every send, it finds the key itself (find_unique_key).
         """
         templates = self._binary if is_binary else self._json
-        _, mark, after = text.rpartition(LATER_UNIQUE_KEY)
-        key = after.partition(PAIR_END)[0] if mark else find_property(text, "UNIQ_KEY")
+        at = text.rfind(LATER_UNIQUE_KEY)
+        if at < 0:
+            key = find_property(text, "UNIQ_KEY")
+        else:
+            start = at + len(LATER_UNIQUE_KEY)
+            end = text.find(PAIR_END, start)
+            key = text[start:] if end < 0 else text[start:end]
         if not key:
             return templates[0], (0, queue_id, place, queue_offset, opaque)
         raw = key.encode()

@@ -11,7 +11,7 @@ whatever must be refused with words, is left to the general path.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,13 +24,7 @@ from broker.send.marks import DIVERTED, FIFO, marks_of
 from broker.send.placement import Placement
 from broker.send.rules import MOST_TEXT, SINGLE
 from broker.send.send_answers import SendAnswers
-from broker.send.send_header import (
-    SendFrame,
-    SendHeader,
-    decode_binary_frame,
-    decode_send_frame,
-    decode_v1_frame,
-)
+from broker.send.send_header import SendFrame, SendHeader, decode_send_frame, decode_v1_frame
 from broker.send.send_topic import HOST_BITS, PeerHost
 from broker.send.stored_answer import StoredAnswer
 from broker.transaction.young_halves import YoungHalves
@@ -74,26 +68,31 @@ class SendRoute:
         self._max_message_size = shared.max_message_size
         self._store_flag = shared.commit_log.store_host_flag
         self._answers = answers
+        self._decode_binary = shared.binary_headers.decode
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
         """FastHandler for one frame; False passes it to the general path, which reports what is
         wrong with its header."""
         decode: Callable[[bytes], SendFrame] = decode_send_frame
         if not header.startswith(SEND_V2_PREFIX):
-            decode = decode_v1_frame if header.startswith(b"{") else decode_binary_frame
-        return self._take(connection, (header,), (bytes(body),), decode) == 1
+            decode = decode_v1_frame if header.startswith(b"{") else self._decode_binary
+        return self._take(connection, [header], [bytes(body)], decode) == 1
 
-    def process_run(
-        self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
-    ) -> int:
+    def process_run(self, connection: Connection, headers: list[bytes], bodies: list[bytes]) -> int:
         """RunHandler for frames of code 310."""
         return self._take(connection, headers, bodies, decode_send_frame)
+
+    def process_binary_run(
+        self, connection: Connection, headers: list[bytes], bodies: list[bytes]
+    ) -> int:
+        """The same for those with binary headers."""
+        return self._take(connection, headers, bodies, self._decode_binary)
 
     def _take(
         self,
         connection: Connection,
-        headers: Sequence[bytes],
-        bodies: Sequence[bytes],
+        headers: list[bytes],
+        bodies: list[bytes],
         decode: Callable[[bytes], SendFrame],
     ) -> int:
         """How many were taken; the next one goes the general way. (Each anew: 1.4 us more.)"""
@@ -105,15 +104,17 @@ class SendRoute:
             peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
-        left_marks, left_flags, place_of = *self._left, self._placement.find_quick
-        is_binary = decode is decode_binary_frame
-        answer_of = self._answers.of
+        left_marks, left_flags = self._left
+        is_binary = decode is self._decode_binary
+        # Their methods and not bound ones: these calls stay in C where they are compiled.
+        send_answers, placement = self._answers, self._placement
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
         name: str
         bits: int
         text: str
-        for header, body in zip(headers, bodies, strict=True):
+        for index, header in enumerate(headers):
+            body = bodies[index]
             try:
                 frame = decode(header)
             except (msgspec.DecodeError, UnicodeError):
@@ -135,7 +136,8 @@ class SendRoute:
                 break
             entry, stored_in = topic.entry, queue_id
             if kind or marks & DIVERTED:
-                if (place := place_of(entry.name, queue_id, kind, marks, text)) is None:
+                place = placement.find_quick(entry.name, queue_id, kind, marks, text)
+                if place is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
@@ -163,7 +165,7 @@ class SendRoute:
                 half = _half(frame.extFields, stored_in, sys_flag, host, body, stored)
                 self.young_halves.add(queue_offset, phy_offset, name, queue_id, half)
                 self._stats.transactions.stored(queue_offset, name, stored, log.now_ms)
-            used, values = answer_of(
+            used, values = send_answers.of(
                 text, queue_id, phy_offset, queue_offset, frame.opaque, is_binary
             )
             if waiters.active and asks_to_wait(text):

@@ -22,8 +22,10 @@ from broker.send.batch_send_route import SEND_BATCH_PREFIX
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.send.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.transaction.end_transaction_route import END_TRANSACTION_PREFIX
-from remoting.remoting_server import FastHandler, RunHandler
+from remoting.remoting_command import SerializeType
+from remoting.remoting_server import FastHandler, Run
 from remoting.request_code import RequestCode
+from remoting.rocketmq_serializable import code_bytes
 
 JsonRoutes = tuple[tuple[bytes, FastHandler], ...]
 """By what the header begins with."""
@@ -69,9 +71,13 @@ class HotRoutes:
             (RequestCode.LITE_PULL_MESSAGE, self.pull.process_binary),
         )
 
-    def run(self) -> tuple[bytes, RunHandler]:
-        """The one that takes a run of frames at once."""
-        return SEND_V2_PREFIX, self.send.singles.process_run
+    def runs(self) -> tuple[Run, ...]:
+        """Those that take a run of frames at once."""
+        singles, binary_prefix = self.send.singles, code_bytes(RequestCode.SEND_MESSAGE_V2)
+        return (
+            Run(SerializeType.JSON, SEND_V2_PREFIX, singles.process_run),
+            Run(SerializeType.ROCKETMQ, binary_prefix, singles.process_binary_run),
+        )
 
 
 def _present(*routes: tuple[bytes, FastHandler | None]) -> JsonRoutes:

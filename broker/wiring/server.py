@@ -63,7 +63,7 @@ def remoting_server(
                 *access.unchecked_routes(*hot.unguarded()),
             ),
             binary=access.binary_routes(*hot.binary()),
-            run=None if access.guards_fast_routes else hot.run(),
+            runs=() if access.guards_fast_routes else hot.runs(),
         ),
         limits=ServerLimits(
             idle_timeout_ms=options.server.server_channel_max_idle_time_seconds * 1000,

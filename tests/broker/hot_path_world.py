@@ -464,7 +464,7 @@ class HotPathWorld:
         self.server: RemotingServer = RemotingServer(
             self.loop,
             RequestDispatcher(routes),
-            fast_routes=FastRoutes(hot.guarded(), hot.binary(), hot.run())
+            fast_routes=FastRoutes(hot.guarded(), hot.binary(), hot.runs())
             if fast
             else FastRoutes(),
         )

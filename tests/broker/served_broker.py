@@ -28,8 +28,7 @@ from ipc.command_channel import CommandServer, create_channel
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
 from ipc.queue_table import create_queue_table
-from remoting.connection import Connection
-from remoting.remoting_server import RunHandler
+from remoting.remoting_server import Run
 from remoting.signature import RequestSigner
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
@@ -88,11 +87,8 @@ class GeneralPath(HotRoutes):
     def binary(self) -> BinaryRoutes:
         return ()
 
-    def run(self) -> tuple[bytes, RunHandler]:
-        def take_none(_peer: Connection, _headers: Any, _bodies: Any) -> int:
-            return 0
-
-        return b"", take_none
+    def runs(self) -> tuple[Run, ...]:
+        return ()
 
 
 class _AnsweringEnd:

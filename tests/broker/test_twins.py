@@ -141,7 +141,16 @@ USUAL = {
         *([send(bytes(MOST_BODY + 1), i=text)] for text in (HALF, "DELAY\x013", "a\x01b")),
     ],
     "the next file": [[send(bytes(1_500), i=HALF), send(bytes(1_500), i="DELAY\x013")] * 2] * 4,
-    "binary": [[Ask(310, SEND, b"x", binary=True), Ask(320, SEND, b"x", binary=True)]],
+    "binary": [
+        [Ask(310, SEND, b"x", binary=True), Ask(320, SEND, b"x", binary=True)],
+        [
+            Ask(310, SEND | {"e": queue, "i": f"KEYS\x01{key}"}, b"x", binary=True)
+            for queue in ("0", "3", "9")
+            for key in "abcdefghi"
+        ],
+        [Ask(310, SEND | {"i": HALF, "f": "4"}, b"x", binary=True)] * 3,
+        [send(), *[Ask(310, SEND, b"x", binary=True)] * 3, send()],
+    ],
 }
 """What clients do: turns. All of it takes the hot routes, where access control does not forbid."""
 

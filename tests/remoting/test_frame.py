@@ -27,6 +27,7 @@ from remoting.frame import (
 )
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.rocketmq_serializable import _MOST_FORMS, ResponseTemplate
 
 Taken = tuple[int, bytes, bytes]
 
@@ -225,7 +226,31 @@ def test_a_run_is_the_first_frames_that_begin_alike(
     frames: list[bytes], cut: int, rest: bytes
 ) -> None:
     whole = b"".join(frames)
-    data = whole[: max(len(whole) - cut, 0)] + (b"" if cut else rest)
+    check_runs(whole[: max(len(whole) - cut, 0)] + (b"" if cut else rest))
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_a_run_ends_where_the_bytes_end(kind: SerializeType) -> None:
+    data = frame(_PREFIX + b"a", b"body", kind) * 3 + frame(_PREFIX, b"other", kind)
+    for end in range(len(data) + 1):
+        check_runs(data[:end])
+        check_runs(data[:end] + b"\0\0\0\4\1\0\0\0")
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+@pytest.mark.parametrize("lie", [-1, 1, 5, 1 << 20])
+def test_a_header_that_claims_more_than_its_frame(kind: SerializeType, lie: int) -> None:
+    data = bytearray(frame(_PREFIX + b"a", b"", kind) * 3)
+    size = len(data) // 3
+    for first in (0, size):
+        damaged = data[:]
+        length = int.from_bytes(damaged[first + 5 : first + 8]) + lie
+        damaged[first + 5 : first + 8] = length.to_bytes(3)
+        check_runs(bytes(damaged))
+
+
+def check_runs(data: bytes) -> None:
+    """Of both types: they are the first of what split_frames splits."""
     taken: list[Taken] = []
 
     def take(_: None, serialize_type: int, header: bytes, body: memoryview) -> bool:
@@ -234,10 +259,12 @@ def test_a_run_is_the_first_frames_that_begin_alike(
 
     with suppress(FrameError):
         split_frames(memoryview(data), len(data), take, None)
-    run = list(takewhile(lambda one: one[0] == 0 and one[1].startswith(_PREFIX), taken))
-    headers, bodies, position = cut_run(memoryview(data), len(data), _PREFIX)
-    assert [(0, header, body) for header, body in zip(headers, bodies, strict=True)] == run
-    assert position == sum(map(whole_size, headers, bodies))
+    for kind in SerializeType:
+        alike = (one[0] == kind and one[1].startswith(_PREFIX) for one in taken)
+        run = [one for one, _ in zip(taken, takewhile(bool, alike), strict=False)]
+        headers, bodies, position = cut_run(memoryview(data), len(data), kind, _PREFIX)
+        assert [(kind, header, body) for header, body in zip(headers, bodies, strict=True)] == run
+        assert position == sum(map(whole_size, headers, bodies))
 
 
 def test_frames_are_split_from_a_place_on() -> None:
@@ -291,18 +318,26 @@ def test_a_template_renders_what_the_codec_encodes(
         assert rendered == encoded
 
 
-@pytest.mark.parametrize("remark", [None, "FOUND", ""])
+_FORMS = {"first": b"100 %%", "n": b"%d", "empty": b"", "id": b"7F%016X", "t": b"%b", "z": b"z"}
+_BINARY = [BinaryAnswer(_FORMS, remark=has_remark) for has_remark in (False, True)]
+
+
+@pytest.mark.parametrize("remark", [None, "FOUND", "", "x" * ord("%")])
 @given(
     code=st.integers(0, 400),
     number=st.integers(-1, 2**63 - 1),
-    text=st.text(max_size=9).filter(lambda text: text.isascii() or text.isprintable()),
+    text=st.one_of(
+        st.text(max_size=9).filter(lambda text: text.isascii() or text.isprintable()),
+        st.just("x" * ord("%")),
+    ),
     opaque=st.integers(-(2**31), 2**31 - 1),
+    body=st.sampled_from([b"", b"12345"]),
 )
 def test_a_binary_template_renders_what_the_codec_encodes(
-    remark: str | None, code: int, number: int, text: str, opaque: int
+    remark: str | None, code: int, number: int, text: str, opaque: int, body: bytes
 ) -> None:
-    forms = {"first": b"100 %%", "n": b"%d", "empty": b"", "id": b"7F%016X", "t": b"%b", "z": b"z"}
-    template = BinaryAnswer(forms, remark=remark is not None)
+    """Again and again, with values of the same and of other sizes."""
+    template = _BINARY[remark is not None]
     fields = {"first": "100 %", "n": str(number), "empty": "", "id": f"7F{5:016X}", "t": text}
     command = RemotingCommand(
         code,
@@ -310,13 +345,21 @@ def test_a_binary_template_renders_what_the_codec_encodes(
         flag=RESPONSE_FLAG,
         remark=remark,
         ext_fields={**fields, "z": "z"},
-        body=b"12345",
+        body=body,
         serialize_type=SerializeType.ROCKETMQ,
     )
     values: tuple[int | bytes, ...] = (code, number, 5, text.encode(), opaque)
     if remark is not None:
         values += (remark.encode(),)
-    assert template.render(values, 5) + b"12345" == encode_command(command)
+    assert template.render(values, len(body)) + body == encode_command(command)
+
+
+def test_a_binary_template_remembers_few_sizes() -> None:
+    """Of a text that a client chooses."""
+    template = ResponseTemplate({"t": b"%b"}, remark=False)
+    for size in range(2 * _MOST_FORMS):
+        template.render((0, bytes(size), 1))
+    assert len(template._by_sizes) <= _MOST_FORMS
 
 
 def as_data(data: bytes) -> tuple[object, bytes]:

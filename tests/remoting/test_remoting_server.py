@@ -18,7 +18,7 @@ from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError, RequestError
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import FastRoutes, RemotingServer, ServerLimits
+from remoting.remoting_server import FastRoutes, RemotingServer, Run, ServerLimits
 from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
@@ -155,7 +155,7 @@ class Bench:
             RequestDispatcher(routes, {"pool": pool}),
             fast_routes=FastRoutes(
                 json=((b'{"code":99,', self.take_fast), (b'{"code":98,', self.take_fast)),
-                run=(b'{"code":98,', self.take_run),
+                runs=(Run(SerializeType.JSON, b'{"code":98,', self.take_run),),
             ),
             limits=ServerLimits(idle_timeout_ms=idle_timeout_ms),
             listener=self.listener,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from remoting.remoting_command import SerializeType
 from remoting.request_code import RequestCode as Code
 from store.control_slots import RUNNING_FLAGS
 from tests.broker.hot_path_world import HotPathWorld, general_requests, send_request
@@ -33,28 +34,36 @@ LEFT: tuple[dict[str, Any], ...] = (
 """What it leaves to the general path."""
 
 
+@pytest.mark.parametrize("serialize", SerializeType)
 @pytest.mark.parametrize("fields", TAKEN)
-def test_all_of_a_run_are_really_taken(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_all_of_a_run_are_really_taken(
+    tmp_path: Path, fields: dict[str, Any], serialize: SerializeType
+) -> None:
     """Else the comparison above compares nothing."""
     world = world_of(tmp_path)
     general, before = general_requests(world), len(world.records())
     client = world.client()
-    client.send(*(send_request(b"%d" % number, **fields) for number in range(20)))
+    asked = [send_request(b"%d" % number, serialize=serialize, **fields) for number in range(20)]
+    client.send(*asked)
     assert client.answers() == []
     world.turn()
-    assert [answer.code for answer in client.answers()] == [0] * 20
+    answers = client.answers()
+    assert [answer.code for answer in answers] == [0] * 20
+    assert [answer.opaque for answer in answers] == [request.opaque for request in asked]
+    assert {answer.serialize_type for answer in answers} == {serialize}
     assert [record.body for record in world.records()[before:]] == [b"%d" % n for n in range(20)]
     assert general == []
 
 
+@pytest.mark.parametrize("serialize", SerializeType)
 @pytest.mark.parametrize("fields", LEFT)
 def test_the_general_path_gets_only_those_behind_an_unusual_one(
-    tmp_path: Path, fields: dict[str, Any]
+    tmp_path: Path, fields: dict[str, Any], serialize: SerializeType
 ) -> None:
     world = world_of(tmp_path)
     general, client = general_requests(world), world.client()
-    usual = [send_request(properties=PLAIN) for _ in range(4)]
-    client.send(*usual[:2], send_request(**fields), *usual[2:])
+    usual = [send_request(properties=PLAIN, serialize=serialize) for _ in range(4)]
+    client.send(*usual[:2], send_request(serialize=serialize, **fields), *usual[2:])
     world.turn()
     assert general == [Code.SEND_MESSAGE_V2]
     codes = {answer.opaque: answer.code for answer in client.answers()}

@@ -9,10 +9,10 @@ import pytest
 
 from broker.wiring.hot_routes import HotRoutes
 from remoting.remoting_codec import encode_command
-from remoting.remoting_command import RemotingCommand
+from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 
-SINGLES = SimpleNamespace(process_fast="send", process_run="run")
+SINGLES = SimpleNamespace(process_fast="send", process_run="run", process_binary_run="binary run")
 SEND: Any = SimpleNamespace(singles=SINGLES, batches=SimpleNamespace(process_fast="batch"))
 PULL: Any = SimpleNamespace(process_fast="pull", process_binary="pull binary")
 OWN: dict[str, Any] = {
@@ -65,4 +65,12 @@ def test_binary_headers_by_their_code() -> None:
         Code.PULL_MESSAGE: "pull binary",
         Code.LITE_PULL_MESSAGE: "pull binary",
     }
-    assert hot.run()[1] == "run"
+
+
+@pytest.mark.parametrize("kind", SerializeType)
+def test_sends_of_either_kind_are_taken_in_runs(kind: SerializeType) -> None:
+    run = {run.serialize_type: run for run in HotRoutes(send=SEND, pull=PULL).runs()}[kind]
+    request = RemotingCommand.request(Code.SEND_MESSAGE_V2, {})
+    request.serialize_type = kind
+    assert encode_command(request)[8:].startswith(run.prefix)
+    assert run.take == ("binary run" if kind else "run")
