@@ -45,7 +45,7 @@ FastHandler = Callable[[Connection, bytes, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; the view ends with the call."""
 
 
-RunHandler = Callable[[Connection, Sequence[bytes], Sequence[bytes]], int]
+RunHandler = Callable[[Connection, list[bytes], list[bytes]], int]
 """(connection, headers, bodies) -> how many of the frames it took, which are the first of them. All
 began with one prefix and arrived together."""
 

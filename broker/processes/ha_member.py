@@ -27,7 +27,7 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
-from broker.failover.process_watch import ProcessWatch
+from broker.failover.process_watch import LOOK_MS, ProcessWatch
 from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
@@ -328,6 +328,7 @@ class MemberProcess:
         child.serve(
             CommandServer(channel, handlers, self._clock, refusals=(StoreError,)),
             each_turn=turn,
+            turn_ms=LOOK_MS,
         )
 
     def shutdown(self) -> None:

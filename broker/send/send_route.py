@@ -11,7 +11,7 @@ whatever must be refused with words, is left to the general path.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -76,16 +76,14 @@ class SendRoute:
         decode: Callable[[bytes], SendFrame] = decode_send_frame
         if not header.startswith(SEND_V2_PREFIX):
             decode = decode_v1_frame if header.startswith(b"{") else self._decode_binary
-        return self._take(connection, (header,), (bytes(body),), decode) == 1
+        return self._take(connection, [header], [bytes(body)], decode) == 1
 
-    def process_run(
-        self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
-    ) -> int:
+    def process_run(self, connection: Connection, headers: list[bytes], bodies: list[bytes]) -> int:
         """RunHandler for frames of code 310."""
         return self._take(connection, headers, bodies, decode_send_frame)
 
     def process_binary_run(
-        self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
+        self, connection: Connection, headers: list[bytes], bodies: list[bytes]
     ) -> int:
         """The same for those with binary headers."""
         return self._take(connection, headers, bodies, self._decode_binary)
@@ -93,8 +91,8 @@ class SendRoute:
     def _take(
         self,
         connection: Connection,
-        headers: Sequence[bytes],
-        bodies: Sequence[bytes],
+        headers: list[bytes],
+        bodies: list[bytes],
         decode: Callable[[bytes], SendFrame],
     ) -> int:
         """How many were taken; the next one goes the general way. (Each anew: 1.4 us more.)"""
@@ -106,15 +104,17 @@ class SendRoute:
             peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
-        left_marks, left_flags, place_of = *self._left, self._placement.find_quick
+        left_marks, left_flags = self._left
         is_binary = decode is self._decode_binary
-        send_answers = self._answers
+        # Their methods and not bound ones: these calls stay in C where they are compiled.
+        send_answers, placement = self._answers, self._placement
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
         name: str
         bits: int
         text: str
-        for header, body in zip(headers, bodies, strict=True):
+        for index, header in enumerate(headers):
+            body = bodies[index]
             try:
                 frame = decode(header)
             except (msgspec.DecodeError, UnicodeError):
@@ -136,7 +136,8 @@ class SendRoute:
                 break
             entry, stored_in = topic.entry, queue_id
             if kind or marks & DIVERTED:
-                if (place := place_of(entry.name, queue_id, kind, marks, text)) is None:
+                place = placement.find_quick(entry.name, queue_id, kind, marks, text)
+                if place is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:

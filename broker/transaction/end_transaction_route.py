@@ -11,76 +11,41 @@ is not used, since it does not ask for the rights on the message.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from broker.append.send_properties import record_asks_to_wait
 from broker.append.writable_log import WritableLog
-from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.path_stats import PathStats
 from broker.metrics.transaction_metrics import COMMIT
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
+from broker.transaction.end_transaction_frame import (
+    COMMITTED,
+    END_TRANSACTION,
+    SUCCESS,
+    EndFrame,
+    EndHeader,
+    SafeCommit,
+    decode_end_frame,
+)
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import PRODUCER_GROUP, op_record
-from broker.transaction.young_halves import YoungHalf, YoungHalves
+from broker.transaction.young_half import YoungHalf
+from broker.transaction.young_halves import YoungHalves
 from remoting.connection import Connection
-from remoting.frame import JsonAnswer
 from remoting.remoting_command import ONEWAY_FLAG
-from remoting.request_code import RequestCode
-from remoting.response_code import ResponseCode
-from remoting.typed_numbers import Int32
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_COMMIT
 from store.message_properties import find_property
 from store.record import Record
 
 END_TRANSACTION_PREFIX: Final = b'{"code":37,'
-_CODE: Final = int(RequestCode.END_TRANSACTION)
-_SUCCESS: Final = int(ResponseCode.SUCCESS)
-_ANSWER: Final = JsonAnswer(None)
 _COMMIT: Final = str(TRANSACTION_COMMIT)
 _FLAGS: Final = (0, ONEWAY_FLAG)
 _GROUP: Final = PRODUCER_GROUP.encode()
 _NUMBER_DIGITS: Final = 18
-
-
-class _Header(msgspec.Struct, gc=False):
-    """EndTransactionRequestHeader; wire names. All text: numbers are read as Java reads them."""
-
-    producerGroup: str  # noqa: N815
-    tranStateTableOffset: str  # noqa: N815
-    commitLogOffset: str  # noqa: N815
-    commitOrRollback: str  # noqa: N815
-    msgId: str  # noqa: N815
-
-
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of an end."""
-
-    code: Literal[37]
-    opaque: Int32
-    extFields: _Header  # noqa: N815
-    flag: Int32 = 0
-
-
-_decode_frame: Final = msgspec.json.Decoder(_Frame).decode
-
-
-class _SafeCommit(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a commit that waits for flush or replicas: an Answer. Their timeouts are no
-    failures."""
-
-    stats: HotPathStats
-    connection: Connection
-    opaque: int
-    oneway: bool
-    came_ns: int
-
-    def __call__(self, _code: ResponseCode) -> None:
-        if not self.oneway:
-            self.connection.write(_ANSWER.render((_SUCCESS, self.opaque)))
-        self.stats.add_timed_answer(_CODE, _SUCCESS, self.came_ns, oneway=self.oneway)
 
 
 class EndTransactionRoute:
@@ -92,7 +57,7 @@ class EndTransactionRoute:
         young_halves: YoungHalves,
         halves: HalfMessageStates,
         find_topic: FindTopic,
-        stats: HotPathStats,
+        stats: PathStats,
         append_op: Callable[[int], None],
     ) -> None:
         """append_op: appends the op of a committed half later, or again
@@ -111,7 +76,7 @@ class EndTransactionRoute:
     def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for JSON frames of code 37; False hands the frame to the general path."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_end_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
@@ -131,7 +96,7 @@ class EndTransactionRoute:
         self._answer(connection, frame, half.committed, end)
         return True
 
-    def _find_half(self, fields: _Header, place: int) -> YoungHalf | None:
+    def _find_half(self, fields: EndHeader, place: int) -> YoungHalf | None:
         """The half that a request names, which is at `place` of its queue: if it is young, not
         ended, and can be committed by its record alone."""
         half = self._young.find(place)
@@ -168,17 +133,17 @@ class EndTransactionRoute:
         else:
             self._halves.add_op(queue_offset, half)
 
-    def _answer(self, connection: Connection, frame: _Frame, half: Record, end: int) -> None:
+    def _answer(self, connection: Connection, frame: EndFrame, half: Record, end: int) -> None:
         """Now, or when the committed message, which ends at `end`, is safe."""
         stats, oneway = self._stats, bool(frame.flag)
         if self._waiters.active and record_asks_to_wait(half.properties):
-            safe = _SafeCommit(stats, connection, frame.opaque, oneway, stats.now_ns())
+            safe = SafeCommit(stats, connection, frame.opaque, oneway, stats.now_ns())
             self._waiters.add(end, safe, None)
         elif oneway:
-            stats.add_oneway(_CODE, _SUCCESS)
+            stats.add_oneway(END_TRANSACTION, SUCCESS)
         else:
-            stats.add_answers(_CODE, _SUCCESS)
-            connection.write(_ANSWER.render((_SUCCESS, frame.opaque)))
+            stats.add_answers(END_TRANSACTION, SUCCESS)
+            connection.write(COMMITTED.render((SUCCESS, frame.opaque)))
 
 
 def _number(text: str) -> int:

@@ -11,25 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
+from broker.transaction.young_half import YoungHalf
 from store.message_codec import TRANSACTION_COMMIT
 from store.record import Record
 
 LIMIT: Final = 16 << 20
 _OVERHEAD: Final = 600
 """Bytes that an entry takes besides body and properties."""
-
-
-class YoungHalf(msgspec.Struct, frozen=True, gc=False):
-    """A half that was stored at `phy_offset`. topic: that of the message, not the half topic."""
-
-    phy_offset: int
-    topic: str
-    committed: Record
-    """What its commit stores, as transaction_records.committed makes it."""
-    size: int
-    """Bytes that it takes here."""
 
 
 class YoungHalves:

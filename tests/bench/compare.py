@@ -214,7 +214,8 @@ def main(arguments: list[str]) -> int:
     machine = describe_machine(directory)
     shapes = possible_rows(shapes)
     rounds = rounds_of(options)
-    sides = possible_sides(options.only or SIDES)
+    wanted = options.only or SIDES
+    sides = possible_sides([side for side in wanted if any(side in row.sides for row in shapes)])
     java = {side: BROKERS[side].version for side in sides if side in JAVAS}
     bench = Bench(directory, lengths_of(options))
     starts: list[Start] = []

@@ -71,16 +71,26 @@ class PairSends:
     def __init__(self, pair: ReplicaPair) -> None:
         self._pair = pair
 
+    def warm_up(self, count: int, *, waits: bool) -> None:
+        """As `send` does; a Java broker in haste may refuse some."""
+        self._load(4, 64, count, waits=waits)
+
     def send(self, conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
         """About `count` messages that wait for the slave, or do not; waits until all is quiet.
         Raises RuntimeError when one is refused."""
+        figures = self._load(conns, inflight, count, waits=waits)
+        if figures["not_success"]:
+            refused, total, code = (
+                figures[name] for name in ("not_success", "total", "first_code")
+            )
+            raise RuntimeError(f"{refused:.0f} of {total:.0f} sends got code {code:.0f}")
+        return figures
+
+    def _load(self, conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
         word = str(waits).lower()
         total = max(conns * inflight, count)
         arguments = (conns, inflight, total, _BODY, _ON_QUEUES, f"wait={word}")
         figures = run_load("send", self._pair.master, f"bench-{conns}-{word}", *arguments)
-        if figures["not_success"]:
-            refused, code = figures["not_success"], figures["first_code"]
-            raise RuntimeError(f"{refused:.0f} of {total} sends got code {code:.0f}")
         self.quiet_cpu_s()
         return figures
 
@@ -96,7 +106,7 @@ def measure_sends(side: str, directory: Path, scale: float) -> Sends:
     with linked_pair(side, directory) as pair:
         sends = PairSends(pair)
         for waits in (True, False):
-            sends.send(4, 64, _WARM_UP, waits=waits)
+            sends.warm_up(_WARM_UP, waits=waits)
         one = int(_ONE_BY_ONE * scale)
         one_sync, one_async = (sends.send(1, 1, one, waits=waits) for waits in (True, False))
         many_sync = sends.send(4, 64, int(200_000 * scale), waits=True)
@@ -114,7 +124,7 @@ def measure_sync_one(side: str, directory: Path, counts: float, warm_up: float) 
     """A fresh pair: one send at a time that waits for the slave; factors on counts."""
     with linked_pair(side, directory) as pair:
         sends = PairSends(pair)
-        sends.send(4, 64, int(_WARM_UP * warm_up), waits=True)
+        sends.warm_up(int(_WARM_UP * warm_up), waits=True)
         before_s = sends.quiet_cpu_s()
         figures = sends.send(1, 1, int(_ONE_BY_ONE * counts), waits=True)
         return {

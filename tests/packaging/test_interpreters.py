@@ -6,7 +6,9 @@ has it (debian_pythons.py); a version that cannot be had on this machine is skip
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging import debian_pythons
-from tests.packaging.whole_run import TIMEOUT_S, assert_green, clone, command
+from tests.packaging.whole_run import ROOT, TIMEOUT_S, assert_green, clone, command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 
@@ -32,7 +34,14 @@ def find_interpreter(version: str) -> str:
         pytest.skip(f"no {name} with its venv module is on this machine: {error}")
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def promised_versions() -> list[str]:
+    """Those of setup.cfg's classifiers."""
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    return re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+
+
+@pytest.mark.parametrize("version", promised_versions())
 def test_all_is_green_on(version: str, tmp_path: Path) -> None:
     interpreter = find_interpreter(version)
     clone(tmp_path / "checkout")
