@@ -125,11 +125,11 @@ class Release:
         return path
 
     def _unpack(self, sdist: Path) -> Path:
-        """What wheels are built from, so that everything they need is in the sdist. Not the file:
-        pip would take the first wheel that it built of it for all others."""
+        """What wheels are built from, so that everything they need is in the sdist. Not the file,
+        nor a directory of its name: pip keeps wheels of these."""
         with tarfile.open(sdist) as tar:
             tar.extractall(self._work, filter="data")
-        return self._work / sdist.name.removesuffix(".tar.gz")
+        return (self._work / sdist.name.removesuffix(".tar.gz")).rename(self._work / "sources")
 
     def _build_wheel(self, sources: Path, python: str, wanted: str) -> Path:
         say(f"wheel, compiled modules {wanted}, {python}")
