@@ -5,7 +5,7 @@ the only replica that counts: then what it reports is what enough replicas have,
 be counted by who has borrowed it. WriteSocketService of that connection decides when, and waits for
 it; others only ask for what has come meanwhile. It knows neither frames nor sleeps.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_lender.py.
 """
 
 from __future__ import annotations

@@ -200,6 +200,9 @@ def test_reports_of_a_loan_that_is_over_do_not_count(world: _World) -> None:
     assert replicated_offset(counters) == 100
     counters[LOAN] = 7
     assert replicated_offset(counters) == 500
+    counters[REPLICATED_OFFSET] = 600
+    assert replicated_offset(counters) == 600, "process ha has looked meanwhile"
+    counters[REPLICATED_OFFSET] = 100
     counters[LOAN] = 8
     assert replicated_offset(counters) == 100
     counters[LOAN] = counters[LENT_NUMBER] = 0
