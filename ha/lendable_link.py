@@ -73,7 +73,7 @@ class LendableLink:
         """Lend it, if that is worth it; the slave was sent everything. sent_ms: when its last frame
         left. is_in_file: whether the next byte lies in the file that is being sent."""
         progress = self._link.progress
-        if now_ms < self._not_before_ms or self._link.transport.is_shut:
+        if now_ms < self._not_before_ms:
             return False
         if progress.sent_offset - progress.ack_offset > _MOST_BEHIND:
             return False

@@ -598,7 +598,7 @@ def test_the_descriptor_is_of_this_process_alone(world: _World) -> None:
 @pytest.fixture
 def rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes up what was done but who asks."""
-    monkeypatch.setattr(lendable_link, "_LOOK_MS", 60_000)
+    monkeypatch.setattr(lendable_link, "_LOOK_MS", 2_000)
 
 
 @pytest.mark.usefixtures("rare_looks")
@@ -625,8 +625,8 @@ def test_what_has_counted_is_not_forgotten_of_a_slave_that_leaves(world: _World)
         slave.read_up_to(end)
         slave.report(end)
         world.wait_replicated(end)
-        (connection,) = world.service._connections._connections
-        connection.end(None, "a newer one of the same slave")
+        world.counters[STARTS + ProcessIndex.REMOTING] += 1
+        slave.is_closed_by_master()
         wait_until(lambda: not world.service.registry.live())
         (replica,) = world.service.registry.replicas()
         assert replica.position == end

@@ -1,4 +1,4 @@
-"""LinkLender: which connection may be lent, to whom, and what is done with what comes back.
+"""LinkLender and LendableLink: what may be lent, how long, and what is done with what comes back.
 
 Pure but for socket pairs; the whole is in test_lent_link.py.
 """
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from ha.control_slots import LENT_ACKED, LENT_NUMBER, LENT_SENT, LOAN
+from ha import lendable_link
+from ha.control_slots import LENT_ACKED, LENT_AT_RISK, LENT_NUMBER, LENT_SENT, LOAN
+from ha.lendable_link import LendableLink
 from ha.link_lender import Lendable, LinkLender
 from ha.link_loan import MAX_PACKET, Lent, Recall, Returned
 from ha.reader_pause import ReadState
@@ -19,6 +21,7 @@ from ha.slave_progress import SlaveProgress
 from ha.transport import PlainTransport
 from ipc.command_channel import create_channel
 from ipc.control_page import ENDS, STARTS, ProcessIndex
+from remoting.selector_seam import new_selector
 from tests.ha.replica_world import ReplicaWorld
 
 STATE = ReadState(b"\1\2", 17)
@@ -29,10 +32,11 @@ class _Told:
 
     def __init__(self) -> None:
         self.acked: list[int] = []
+        self.at_risk: list[int] = []
 
     def notify_lent(self, progress: SlaveProgress, at_risk: int) -> None:
-        assert at_risk == 0
         self.acked.append(progress.ack_offset)
+        self.at_risk.append(at_risk)
 
 
 class _Desk:
@@ -239,3 +243,199 @@ def test_taken_it_is_never_untaken(desk: _Desk) -> None:
     desk.counters[STARTS + ProcessIndex.REMOTING] += 1
     desk.counters[LENT_NUMBER] = 0
     assert desk.lender.take_untaken() is None
+
+
+def test_what_was_done_is_taken_up_when_the_connection_ends(desk: _Desk) -> None:
+    link = desk.connect("10.0.0.1:1")
+    desk.lender.lend(link, STATE, 1)
+    desk.counters[LENT_SENT], desk.counters[LENT_ACKED] = 300, 200
+    desk.counters[LENT_NUMBER] = desk.take().number
+    desk.lender.drop()
+    desk.lender.drop()
+    assert (desk.told.acked, desk.sent) == ([200], [("10.0.0.1", 300)])
+
+
+def test_each_look_reads_what_was_at_risk_since_the_look_before(desk: _Desk) -> None:
+    link = desk.connect("10.0.0.1:1")
+    desk.lender.lend(link, STATE, 1)
+    desk.counters[LENT_NUMBER] = desk.take().number
+    desk.counters[LENT_AT_RISK], desk.counters[LENT_AT_RISK + 1] = 70, 90
+    for end in (200, 200, 300):
+        desk.counters[LENT_SENT] = desk.counters[LENT_ACKED] = end
+        desk.lender.refresh()
+    assert desk.told.at_risk == [70, 90]
+
+
+# -- LendableLink ------------------------------------------------------------------------------
+
+
+class _Pause:
+    """Instead of ReaderPause: a reader that rests, or does not."""
+
+    def __init__(self) -> None:
+        self.state: ReadState | None = STATE
+        self.is_wanted = False
+        self.ended: list[ReadState | None] = []
+
+    def begin(self, _timeout_ms: float) -> ReadState | None:
+        self.is_wanted = True
+        return self.state
+
+    def end(self, state: ReadState | None = None) -> None:
+        self.is_wanted = False
+        self.ended.append(state)
+
+
+class _Owner:
+    """As WriteSocketService of the only slave."""
+
+    def __init__(self, desk: _Desk) -> None:
+        self.desk = desk
+        self.clock = desk.replicas.clock
+        self.lendable = desk.connect("10.0.0.1:1")
+        self.progress = self.lendable.progress
+        self.pause = _Pause()
+        self.loan = LendableLink(
+            desk.lender,
+            self.lendable,
+            self.pause,  # type: ignore[arg-type]
+            self.clock,
+            new_selector,
+            heartbeat_ms=5_000,
+        )
+        self.is_in_file = True
+        self.clock.advance(lendable_link._REST_MS)
+
+    def lends(self) -> bool:
+        now_ms = self.clock.monotonic_ms()
+        return self.loan.begin(now_ms, sent_ms=now_ms, is_in_file=lambda: self.is_in_file)
+
+    def take(self) -> Lent:
+        lent = self.desk.take()
+        self.desk.counters[LENT_SENT], self.desk.counters[LENT_ACKED] = (
+            lent.next_offset,
+            lent.ack_offset,
+        )
+        self.desk.counters[LENT_NUMBER] = lent.number
+        return lent
+
+    def is_over_after(self, ms: int) -> bool:
+        """Whether it is recalled then."""
+        self.clock.advance(ms)
+        self.loan.wait()
+        return not self.desk.counters[LOAN]
+
+
+@pytest.fixture
+def owner(desk: _Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Owner]:
+    monkeypatch.setattr(lendable_link, "_LOOK_MS", 1)
+    owner = _Owner(desk)
+    yield owner
+    owner.loan.close()
+
+
+def test_a_slave_that_is_busy_is_not_lent(owner: _Owner) -> None:
+    owner.progress.sent_offset += (64 << 10) + 1
+    assert not owner.lends()
+    owner.progress.sent_offset -= 1
+    assert owner.lends()
+
+
+def test_no_reader_is_stopped_in_vain(owner: _Owner) -> None:
+    owner.is_in_file = False
+    assert not owner.lends()
+    owner.is_in_file = True
+    other = owner.desk.connect("10.0.0.2:1")
+    assert not owner.lends()
+    owner.desk.replicas.service.remove(other.progress, None, "")
+    assert owner.pause.ended == []
+    assert owner.lends()
+    assert owner.pause.is_wanted
+
+
+def test_a_reader_that_does_not_rest_goes_on(owner: _Owner) -> None:
+    owner.pause.state = None
+    assert not owner.lends()
+    assert (owner.pause.ended, owner.loan.is_out, owner.desk.counters[LOAN]) == ([None], False, 0)
+    owner.pause.state = STATE
+    assert not owner.lends(), "not at once"
+    owner.clock.advance(lendable_link._REST_MS)
+    assert owner.lends()
+
+
+def test_it_is_recalled_for_a_heartbeat(owner: _Owner) -> None:
+    owner.lends()
+    owner.take()
+    assert not owner.is_over_after(4_999)
+    owner.desk.counters[LENT_SENT] = owner.desk.counters[LENT_ACKED] = 300
+    assert not owner.is_over_after(1), "something was sent"
+    assert not owner.is_over_after(4_999)
+    assert owner.is_over_after(1)
+
+
+def test_it_is_recalled_when_the_slave_does_not_answer(owner: _Owner) -> None:
+    owner.lends()
+    owner.take()
+    assert not owner.is_over_after(3_000), "nothing was sent"
+    owner.desk.counters[LENT_SENT] = 300
+    assert not owner.is_over_after(999)
+    owner.desk.counters[LENT_ACKED] = 200
+    assert not owner.is_over_after(1)
+    assert not owner.is_over_after(999)
+    assert owner.is_over_after(1)
+
+
+def test_it_is_recalled_when_another_slave_counts(owner: _Owner) -> None:
+    owner.lends()
+    owner.take()
+    assert not owner.is_over_after(100)
+    owner.desk.connect("10.0.0.2:1")
+    assert owner.is_over_after(0)
+
+
+def test_untaken_it_is_recalled_and_back_at_the_next_look(owner: _Owner) -> None:
+    owner.lends()
+    assert not owner.is_over_after(999)
+    assert owner.is_over_after(1)
+    assert owner.loan.is_out, "who takes it just now says so before looking"
+    owner.clock.advance(1)
+    _events, back = owner.loan.wait()
+    assert back is not None
+    assert not owner.loan.is_out
+    assert owner.pause.ended == [STATE]
+
+
+def test_taken_it_is_waited_for_but_not_for_ever(owner: _Owner) -> None:
+    owner.lends()
+    lent = owner.take()
+    assert owner.is_over_after(5_000)
+    owner.clock.advance(5_000)
+    assert owner.loan.wait()[1] is None
+    owner.clock.advance(1)
+    with pytest.raises(OSError, match="does not give the connection back"):
+        owner.loan.wait()
+    owner.loan.close()
+    assert owner.pause.ended == [None]
+    owner.desk.give(lent)
+    assert owner.desk.lender.take_back() == lent.unused(), "and nobody is told"
+
+
+def test_it_comes_back_with_the_reader_s_state(owner: _Owner) -> None:
+    owner.lends()
+    lent = owner.take()
+    owner.desk.give(lent, rest="0304", read_ms=99)
+    _events, back = owner.loan.wait()
+    assert back is not None
+    assert owner.pause.ended == [ReadState(b"\3\4", 99)]
+    assert not owner.lends(), "not at once"
+
+
+def test_behind_a_wrong_report_the_reader_rests_on(owner: _Owner) -> None:
+    owner.lends()
+    lent = owner.take()
+    owner.desk.give(lent, reason="BEYOND_SENT", text="no slave of this log")
+    _events, back = owner.loan.wait()
+    assert back is not None
+    assert owner.pause.ended == []
+    owner.loan.close()
+    assert owner.pause.ended == [None]
