@@ -5,7 +5,7 @@ the slave has been sent everything, so that sends that come one by one are answe
 back for a heartbeat, for a slave that is silent, and when its reports alone are no longer enough.
 After a loan the connection stays here for a second: what ended it may go on.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_lender.py.
 """
 
 from __future__ import annotations

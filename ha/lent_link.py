@@ -6,7 +6,7 @@ ends the loan: a batch that `ha` sends better, another file of the log, a socket
 an error, a wrong report. `ha` then goes on, or closes the connection. It knows neither who waits
 for the reports nor which replicas count.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_borrower.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 On the loop's thread, which it asks to watch the channel to process `ha` and the lent connection. It
 tells its owner when reports have come. It knows no sends.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_borrower.py.
 """
 
 from __future__ import annotations

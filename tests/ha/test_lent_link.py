@@ -27,6 +27,7 @@ from ha.control_slots import (
     REPLICA_COUNT,
     REPLICATED_OFFSET,
 )
+from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnection
 from ha.ha_environment import HaEnvironment
@@ -35,8 +36,11 @@ from ha.handshake import OwnIdentity
 from ha.lent_link import MOST_AT_ONCE
 from ha.link_borrower import MOST_UNAWAITED, LinkBorrower
 from ha.link_loan import replicated_offset
+from ha.reader_pause import ReaderPause
 from ha.refusals import RefusalReason
+from ha.slave_progress import SlaveProgress
 from ha.source_files import LogSource, SourceFiles
+from ha.transport import PlainTransport
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.command_channel import create_channel
@@ -656,3 +660,30 @@ def test_nothing_counts_that_comes_behind_a_wrong_report(
         assert len(resting) == 1
         assert resting[0] is not None
         assert replicated_offset(world.counters) <= 1
+
+
+# -- what is never lent ------------------------------------------------------------------------
+
+
+def _may_be_lent(world: _World, transport: Any, *, reports_flushed: bool = False) -> bool:
+    progress = SlaveProgress(
+        "10.0.0.1:1", 1, 1, now_ms=0, wall_ms=0, reports_flushed=reports_flushed
+    )
+    connection, pause = HAConnection(transport, progress), ReaderPause()
+    loan = world.service._connections._loan_of(connection, None, pause)
+    pause.close()
+    if loan is not None:
+        loan.selector.close()
+    return loan is not None
+
+
+def test_only_plain_connections_of_slaves_that_report_what_they_have_received(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as sock:
+        plain = PlainTransport(sock)
+        assert _may_be_lent(world, plain)
+        assert not _may_be_lent(world, object()), "TLS has state"
+        assert not _may_be_lent(world, plain, reports_flushed=True)
+        monkeypatch.setattr(world.service._connections, "_flow", FlowMonitor(1 << 20))
+        assert not _may_be_lent(world, plain)

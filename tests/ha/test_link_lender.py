@@ -397,7 +397,8 @@ def test_untaken_it_is_recalled_and_back_at_the_next_look(owner: _Owner) -> None
     owner.lends()
     assert not owner.is_over_after(999)
     assert owner.is_over_after(1)
-    assert owner.loan.is_out, "who takes it just now says so before looking"
+    assert owner.loan.wait()[1] is None, "who takes it just now says so before looking"
+    assert owner.loan.is_out
     owner.clock.advance(1)
     _events, back = owner.loan.wait()
     assert back is not None
