@@ -6,7 +6,6 @@ A real HAService, and the other process's loop on a thread of the test.
 from __future__ import annotations
 
 import array
-import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -538,24 +537,6 @@ def test_a_borrower_without_descriptors_gives_it_back_at_once(
         monkeypatch.undo()
 
 
-def test_a_borrower_that_cannot_map_the_log_leaves_it_to_ha(
-    world: _World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Files(SourceFiles):
-        def reach(self, offset: int) -> bool:
-            raise OSError(errno.EMFILE, f"{offset}")
-
-    monkeypatch.setattr(lent_link, "SourceFiles", Files)
-    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
-        world.wait_lent()
-        for _ in range(2):
-            end = world.publish(100)
-            slave.read_up_to(end)
-            slave.report(end)
-            world.wait_replicated(end)
-        assert not world.is_lent
-
-
 def test_the_file_that_is_being_made_is_not_looked_into(
     world: _World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -574,18 +555,6 @@ def test_the_file_that_is_being_made_is_not_looked_into(
         wait_until(lambda: world._bell.ring() or FILE_SIZE in seen)
         (world.log.directory / file_name(FILE_SIZE)).unlink()
         slave.read_up_to(world.log.append(100))
-        assert world.refusals(RefusalReason.NETWORK) == 0
-
-
-def test_a_flood_of_reports_is_read_by_ha(world: _World) -> None:
-    with FakeSlave(world.address, 1, file_size=FILE_SIZE) as slave:
-        world.wait_lent()
-        end = world.publish(100)
-        slave.read_up_to(end)
-        slave.sock.sendall(b"".join(number.to_bytes(8, "big") for number in (1, *[end] * 4096)))
-        wait_until(lambda: not world.is_lent)
-        wait_until(lambda: world.counters[REPLICATED_OFFSET] == end)
-        world.wait_lent()
         assert world.refusals(RefusalReason.NETWORK) == 0
 
 

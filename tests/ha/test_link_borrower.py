@@ -6,6 +6,7 @@ On the test's thread, with socket pairs; the whole is in test_lent_link.py.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -19,10 +20,11 @@ from ha.control_slots import LENT_ACKED, LENT_NUMBER, LENT_SENT, LOAN
 from ha.frame import FRAME_HEADER
 from ha.link_borrower import LinkBorrower
 from ha.link_loan import MAX_PACKET, Lent, Recall, Returned
-from ha.source_files import LogSource
+from ha.source_files import LogSource, SourceFiles
 from ipc.bell import Bell
 from ipc.command_channel import create_channel
 from ipc.control_page import ProcessIndex
+from store.errors import StoreError
 from tests.ha.master_world import GrowingLog
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
@@ -343,3 +345,30 @@ def test_the_file_is_unmapped_with_the_loan(desk: _Desk) -> None:
 
 def _maps_of(directory: Path) -> int:
     return sum(str(directory) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no descriptors"), StoreError("size 0")])
+def test_a_file_that_cannot_be_mapped_here_ends_the_loan_and_nothing_else(
+    desk: _Desk, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def reach(_self: SourceFiles, _offset: int) -> bool:
+        raise error
+
+    monkeypatch.setattr(SourceFiles, "reach", reach)
+    lent = desk.lend()
+    desk.log.append(50)
+    desk.borrower.send_awaited()
+    assert desk.returned() == lent.unused()
+
+
+@pytest.mark.parametrize("count", [511, 512])
+def test_a_flood_of_reports_is_left_to_process_ha(desk: _Desk, count: int) -> None:
+    desk.lend()
+    desk.log.append(50)
+    desk.borrower.send_awaited()
+    desk.report(*[150] * count)
+    assert (desk.acknowledged, desk.counters[LENT_ACKED]) == (1, 150)
+    if count == 512:
+        assert desk.returned().ack_offset == 150
+    else:
+        assert desk.borrower.link is not None
