@@ -61,11 +61,9 @@ class ReaderPause:
             self._changed.notify_all()
 
     def rest(self, state: ReadState) -> ReadState:
-        """The reader: rest until the writer ends it; where to go on."""
+        """The reader: rest until the writer ends it, if it has not already; where to go on."""
         with self._changed:
             os.eventfd_read(self.event_fd)
-            if not self._wanted:
-                return state
             self._state = state
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._wanted)

@@ -14,15 +14,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ha import lendable_link, lent_link, write_socket_service
+from ha import lendable_link, write_socket_service
 from ha.control_slots import (
     HA_REFUSALS,
     LENT_ACKED,
-    LENT_AT_RISK,
     LENT_NUMBER,
     LENT_SENT,
     LOAN,
-    LOAN_LOOKS,
     REPLICA_COUNT,
     REPLICATED_OFFSET,
 )
@@ -46,7 +44,7 @@ from ipc.command_channel import create_channel
 from ipc.control_page import STARTS, ProcessIndex
 from remoting.selector_loop import SelectorLoop
 from remoting.selector_seam import new_selector
-from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET
+from store.control_slots import LOG_OPENED
 from store.mapped_file import file_name
 from tests.ha.master_world import EVERYTHING, FakeSlave, GrowingLog, OwnSlave
 from tests.support.deadline import wait_until
@@ -386,11 +384,10 @@ def test_a_borrower_that_does_not_answer_loses_the_connection(
     monkeypatch.setattr(lendable_link, "_RETURN_MS", 100)
     with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
         world.wait_lent()
-        monkeypatch.setattr(LinkBorrower, "_recalled", lambda *_arguments: None)
+        world.on_loop(lambda: world.loop.unregister(world._ends[1]))
         with FakeSlave(world.address, 1, source="127.0.0.2", file_size=FILE_SIZE):
             assert slave.is_closed_by_master()
             wait_until(lambda: world.refusals(RefusalReason.NETWORK) == 1)
-    monkeypatch.undo()
 
 
 def test_a_new_process_ha_closes_what_its_predecessor_lent(world: _World) -> None:
@@ -422,33 +419,6 @@ def test_what_was_at_risk_is_measured_by_who_takes_the_reports(world: _World) ->
         facts = observer.observe()
         assert facts.at_risk.at_least == facts.at_risk.at_most == 3000
         assert observer.observe().at_risk.at_most == 0
-
-
-def test_a_look_between_two_reports_loses_neither(world: _World) -> None:
-    with OwnSlave(world.address, 1, file_size=FILE_SIZE):
-        world.wait_lent()
-    wait_until(lambda: world.borrower.link is None)
-    counters = world.counters
-
-    class Page:
-        """One look comes just as a report is noted."""
-
-        def __init__(self) -> None:
-            self.looks = [4, 5]
-
-        def __getitem__(self, slot: int) -> int:
-            assert slot == LOAN_LOOKS
-            return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-
-        def __setitem__(self, slot: int, value: int) -> None:
-            counters[slot] = value
-
-    link = object.__new__(lent_link.LentLink)
-    link._counters, link._looks, link._at_risk = Page(), 4, 70  # type: ignore[assignment]
-    link._note_at_risk(30)
-    assert counters[LENT_AT_RISK] == 70
-    assert counters[LENT_AT_RISK + 1] == 30
-    assert counters[MAX_PHY_OFFSET] == world.log.end
 
 
 def test_the_last_bytes_of_an_orderly_stop_leave_through_ha(world: _World) -> None:

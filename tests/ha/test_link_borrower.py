@@ -16,7 +16,14 @@ import msgspec
 import pytest
 
 from ha import lent_link
-from ha.control_slots import LENT_ACKED, LENT_NUMBER, LENT_SENT, LOAN
+from ha.control_slots import (
+    LENT_ACKED,
+    LENT_AT_RISK,
+    LENT_NUMBER,
+    LENT_SENT,
+    LOAN,
+    LOAN_LOOKS,
+)
 from ha.frame import FRAME_HEADER
 from ha.link_borrower import LinkBorrower
 from ha.link_loan import MAX_PACKET, Lent, Recall, Returned
@@ -374,3 +381,32 @@ def test_a_flood_of_reports_is_left_to_process_ha(desk: _Desk, count: int) -> No
         assert desk.returned().ack_offset == 150
     else:
         assert desk.borrower.link is not None
+
+
+class _LookedAt:
+    """The page's counters; process `ha` looks just as a report is noted."""
+
+    def __init__(self, counters: memoryview[int]) -> None:
+        self._counters = counters
+        self._looks = [4, 5]
+
+    def __getitem__(self, slot: int) -> int:
+        if slot != LOAN_LOOKS:
+            return self._counters[slot]
+        return self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+
+    def __setitem__(self, slot: int, value: int) -> None:
+        self._counters[slot] = value
+
+
+def test_a_look_between_two_reports_loses_neither(desk: _Desk) -> None:
+    desk.counters[LOAN_LOOKS] = 4
+    desk.lend()
+    desk.log.append(70)
+    desk.borrower.send_awaited()
+    desk.report(140)
+    assert desk.borrower.link is not None
+    desk.borrower.link._counters = _LookedAt(desk.counters)  # type: ignore[assignment]
+    desk.report(170)
+    assert desk.counters[LENT_AT_RISK] == 70
+    assert desk.counters[LENT_AT_RISK + 1] == 30
