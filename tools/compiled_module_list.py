@@ -59,6 +59,7 @@ COMPILED_MODULES: Final = (
     "remoting.header_cut",
     "remoting.java_text",
     "remoting.receive_buffer",
+    "remoting.loop_watches",
     "remoting.remoting_command",
     "remoting.remoting_server",
     "remoting.request_dispatcher",

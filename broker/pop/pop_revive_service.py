@@ -170,24 +170,19 @@ class PopReviveService:
         if not self._running or self._loop is None:
             return
         wait_ms = self.run_pass()
-        if wait_ms < _IDLE_MS and self._is_idle():
+        ends = (self._end_of(self._topic, queue.queue_id) for queue in self._queues)
+        if wait_ms < _IDLE_MS and all(map(ReviveQueue.is_idle_at, self._queues, ends)):
             # Records come in a turn of the loop only.
-            self._loop.call_at_watch(self._run_when_due)
+            self._loop.watches.call_once(self._run_when_due)
         else:
             self._loop.call_at_multiple(wait_ms, self._run_when_due)
-
-    def _is_idle(self) -> bool:
-        return all(
-            queue.is_idle and queue.next_read >= self._end_of(self._topic, queue.queue_id)
-            for queue in self._queues
-        )
 
     def run_pass(self) -> int:
         """Read and revive within the limits of a turn; returns the ms until the next pass."""
         self._left = _MAX_PER_PASS
         for queue in self._queues:
             end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
-            if queue.is_idle and queue.next_read >= end:
+            if queue.is_idle_at(end):
                 continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)

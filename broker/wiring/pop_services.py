@@ -158,7 +158,7 @@ class PopServices:
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         self._tables.order_info.watch_free_queues(self._on_free_queue)
-        loop.watch(self._tables.order_info.tell_free_queues)
+        loop.watches.add(self._tables.order_info.tell_free_queues)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""

@@ -393,7 +393,12 @@ class Revival:
     def call_at_multiple(self, _ms: int, function: Callable[[], None]) -> None:
         self.later.append(function)
 
-    def call_at_watch(self, function: Callable[[], None]) -> None:
+    @property
+    def watches(self) -> Revival:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, function: Callable[[], None]) -> None:
         self.later.append(function)
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:

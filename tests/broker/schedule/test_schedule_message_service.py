@@ -42,7 +42,12 @@ class Loop:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> None:
         self.later.append((delay_ms, function))
 
-    def call_at_watch(self, function: Callable[[], None]) -> None:
+    @property
+    def watches(self) -> Loop:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, function: Callable[[], None]) -> None:
         self.later.append((AT_WATCH_MS, function))
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
