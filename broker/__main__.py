@@ -14,9 +14,10 @@ from typing import Final, TextIO
 import setproctitle
 
 from broker.broker_startup import load_startup_options
-from broker.processes.supervising import BrokerProcess
+from broker.processes.supervising import BrokerProcess, say_serving
 from broker.settings.startup_options import StartupOptions
 from broker.slave.promotion import check_promotion, complete_promotion
+from broker.supervisor.compile_program import compile_program
 from broker.supervisor.descriptor_limit import raise_descriptor_limit
 from broker.supervisor.listening_sockets import PortTakenError
 from conf.command_line import check_home
@@ -76,10 +77,22 @@ def _run(options: StartupOptions, warning: str | None) -> int:
     if warning is not None:
         log.critical(warning)
     raise_descriptor_limit()
-    process = BrokerProcess(options, str(directory), process_clock())
+    wanted = options.supervisor.compile_modules
+    compiling = compile_program(os.environ, directory, is_wanted=wanted)
+
+    def serves(boot_line: str, refusal: str) -> None:
+        say_serving(boot_line, refusal)
+        compiling.start()
+
+    process = BrokerProcess(
+        options, str(directory), process_clock(), on_serving=serves, each_tick=compiling.tick
+    )
     process.open()
     complete_promotion(options)
-    return process.run()
+    try:
+        return process.run()
+    finally:
+        compiling.stop()
 
 
 if __name__ == "__main__":

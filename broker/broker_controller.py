@@ -20,7 +20,6 @@ from broker.admin.admin_cold_data_processor import AdminColdDataProcessor
 from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client, max_waiting_calls
 from broker.client.slow_consumer_protection import SlowConsumerProtection
-from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.metrics.longest_turns import LEAST_NS
 from broker.processor.table_processor import TableProcessor
 from broker.settings.config_update import BrokerConfigUpdate
@@ -32,6 +31,7 @@ from broker.wiring.admin_processors import AdminProcessors
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
 from broker.wiring.config_application import ConfigApplication
+from broker.wiring.lent_links import link_borrower
 from broker.wiring.loop_calls import call_on_loop
 from broker.wiring.member_orders import MemberOrders
 from broker.wiring.member_roles import MemberRoles, RoleParts
@@ -48,23 +48,21 @@ from broker.wiring.start_of_role import await_handover, come_online, open_log, s
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
-from ipc.control_page import ProcessIndex
+from ipc.control_page import BEAT_MS, ProcessIndex
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.short_slice import ask_for_short_slice
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_executor import RequestExecutor
 from remoting.response_table import ResponseTable
-from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks
+from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks, TimerHandle
 
 _STOP_WAIT_MS: Final = 5_000
-_BEAT_MS: Final = 200
 _LOOK_MS: Final = 10
 """How often it is looked whether process `ha` serves."""
 _SPIN_US: Final = 30
 """With one request in flight 13,000 -> 23,000 sends a second here, at less CPU each: neither core
 goes to sleep between two requests (tests/bench/compare.py, send-1x1-128)."""
-_REFUSE_LATE_MS: Final = 100
 _REBIND_STATS_MS: Final = 60_000
 """Counters of a deleted topic or group are not counted into for longer."""
 
@@ -79,6 +77,7 @@ class BrokerController:
         self._page = resources.page
         self._clock = resources.clock
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
+        self._next_scan = TimerHandle(lambda: None)
         self._executor = ScheduledExecutor(self._clock)
         self._tables = BrokerTables(self._options, self._clock)
         self._tables.topics.add_listener(self._on_topic_change)
@@ -161,6 +160,7 @@ class BrokerController:
             sends_wait_for_file=lambda: self._send.holds_sends,
             now_ms=self._messages.clock_steps.now_ms,
         )
+        self._links = link_borrower(self._resources, store, self._follower, self.loop)
 
     def _build_server(self) -> tuple[Routes, RemotingServer]:
         resources, store, tables = self._resources, self._store, self._tables
@@ -211,12 +211,8 @@ class BrokerController:
             ),
             changed=resources.changed,
         )
-        calls = Broker2Client(
-            tables.consumers,
-            self._responses,
-            self._clock,
-            max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
-        )
+        waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
+        calls = Broker2Client(tables.consumers, self._responses, self._clock, max_waiting=waiting)
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
         access, audit = self._access_control, self._audit
         admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit)
@@ -251,6 +247,7 @@ class BrokerController:
         if not self._outside.is_isolated:
             start_services(self._role, *parts)
         self._server.start()
+        self._links.start()
         self._outside.open()
         self._schedule()
         self._store.damaged.start()
@@ -265,11 +262,11 @@ class BrokerController:
         loop.register(bell, EVENT_READ, lambda _events: bell.drain())
         loop.set_sleep_hooks(self.sleep_hooks())
         loop.add_turn_end(self._turn_end)
-        loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
-        loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
-        loop.call_every(_REFUSE_LATE_MS, self._messages.append_queue.look)
+        loop.call_every(BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
+        loop.watch(self._routes.refuse_late)
+        loop.watch(self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
-        self._time_out_pulls()
+        self._pull.hold_service.on_first_due = self._await_due_pulls
 
     def sleep_hooks(self) -> SleepHooks:
         """The hooks of the loop's sleep; in controller mode they take orders. Once."""
@@ -294,7 +291,15 @@ class BrokerController:
         if self._pull.hold_service.scan(self._clock.monotonic_ms()):
             self.loop.call_soon_threadsafe(self._time_out_pulls)
         else:
-            self.loop.call_at_multiple(SCAN_PERIOD_MS, self._time_out_pulls)
+            self._await_due_pulls()
+
+    def _await_due_pulls(self) -> None:
+        """Be called when the first of the held pulls times out."""
+        self._next_scan.cancel()
+        due_ms = self._pull.hold_service.next_due_ms()
+        if due_ms is not None:
+            left_ms = due_ms - self._clock.monotonic_ms()
+            self._next_scan = self.loop.call_later(left_ms, self._time_out_pulls)
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve. A member of a
@@ -328,8 +333,7 @@ class BrokerController:
 
     def request_stop(self) -> None:
         """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""
-        thread = threading.Thread(target=self._stop, name="OrderlyStop", daemon=True)
-        thread.start()
+        threading.Thread(target=self._stop, name="OrderlyStop", daemon=True).start()
 
     def _stop(self) -> None:
         self._page.counters[REMOTING_READY] = 0
@@ -362,6 +366,7 @@ class BrokerController:
         self._cold.shutdown()
         self._executor.shutdown(2_000)
         self._store.log.close()
+        self._links.stop()
         self._messages.finish()
         self._pop.finish()
         if self._tables.persist():
@@ -387,9 +392,8 @@ class BrokerController:
 
     def _use_on_loop(self, changed: StartupOptions) -> None:
         self._options = options = self._role.applied(changed)
-        tells_resets = options.broker.use_server_side_reset_offset
-        self._tables.offsets.stores_resets = tells_resets
-        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells_resets)
+        tells = self._tables.offsets.stores_resets = options.broker.use_server_side_reset_offset
+        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells)
         self._cold.use(options)
         self._pop.use(options)
         self._messages.use(options)

@@ -16,10 +16,9 @@ import importlib
 import json
 import logging
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -38,7 +37,7 @@ MANIFEST: Final = "manifest.json"
 GROUP: Final = "rocketmq_compiled"
 LIBRARY: Final = f"{GROUP}__mypyc"
 """What mypyc calls the library of a group; the modules themselves are shells around it."""
-LIBRARY_SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+LIBRARY_SUFFIX: Final = EXTENSION_SUFFIXES[0]
 """Of extension modules of this Python; others do not load in it."""
 
 

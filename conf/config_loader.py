@@ -9,7 +9,6 @@ process's start and when an admin request changes a setting; knows keys and type
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -200,6 +199,8 @@ def _unknown(keys: KeySpace, setting: Setting) -> str:
 
 
 def _nearest(key: str, known: Iterable[str]) -> str | None:
+    import difflib
+
     by_lower = {candidate.lower(): candidate for candidate in sorted(known)}
     matches = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[matches[0]] if matches else None

@@ -3,16 +3,12 @@
 Used by the console scripts of an installed wheel (`mqbroker`, `mqnamesrv`, `mqadmin`,
 `mqshutdown`) before their programs run; in a checkout bin/setup-env.sh does the same. Also tells
 the broker its version. Reads the environment, setup.cfg and the wheel's metadata; opens nothing
-else.
+else. Every process of a broker has this module, so each function imports what only it needs.
 """
 
 from __future__ import annotations
 
-import base64
-import configparser
 import csv
-import hashlib
-import importlib.metadata
 import logging
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -23,6 +19,9 @@ log = logging.getLogger(__name__)
 
 DISTRIBUTION: Final = "rocketmq-python-broker"
 UNKNOWN_VERSION: Final = "unknown"
+_RECORDS: Final = f"{DISTRIBUTION.replace('-', '_')}-*.dist-info/RECORD"
+"""Where an installed wheel says which files it has. importlib.metadata finds it, too, with a
+mail reader and a ZIP reader that every process would keep."""
 INSTALL_DIRECTORY: Final = Path(__file__).resolve().parents[1]
 """The checkout, or the site-packages directory that the wheel was installed into. Either has the
 shipped settings files in its directory `conf`."""
@@ -35,6 +34,8 @@ def software_version(directory: Path = INSTALL_DIRECTORY) -> str:
 
 
 def _checkout_version(path: Path) -> str | None:
+    import configparser
+
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -48,6 +49,8 @@ def _checkout_version(path: Path) -> str | None:
 
 
 def _wheel_version(directory: Path) -> str:
+    import importlib.metadata
+
     found = importlib.metadata.distributions(name=DISTRIBUTION, path=[str(directory)])
     for distribution in found:
         return distribution.version
@@ -63,9 +66,8 @@ def replaced_packages(directory: Path = INSTALL_DIRECTORY) -> str | None:
     file without a word. The lines of our packages' `__init__.py` in the wheel's RECORD (path,
     sha256=..., size) are compared with what is there.
     """
-    for distribution in importlib.metadata.distributions(name=DISTRIBUTION, path=[str(directory)]):
-        record = distribution.read_text("RECORD") or ""
-        for path, digest, _ in csv.reader(record.splitlines()):
+    for record in directory.glob(_RECORDS):
+        for path, digest, _ in csv.reader(record.read_text(encoding="utf-8").splitlines()):
             if path.count("/") == 1 and path.endswith("/__init__.py"):
                 file = directory / path
                 if not _has_digest(file, digest):
@@ -80,6 +82,9 @@ def replaced_packages(directory: Path = INSTALL_DIRECTORY) -> str | None:
 
 def _has_digest(path: Path, digest: str) -> bool:
     """digest: `sha256=` and the digest in URL-safe base64 without padding, as in a RECORD."""
+    import base64
+    import hashlib
+
     name, _, expected = digest.partition("=")
     try:
         found = hashlib.new(name, path.read_bytes()).digest()

@@ -11,8 +11,6 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import javaproperties
-
 from conf.atomic_file import write_atomic
 from conf.errors import ConfigError
 from conf.properties import ENCODING, dump_properties, parse_properties
@@ -42,6 +40,8 @@ def save_changes(path: Path, changes: Mapping[str, str]) -> None:
 
 def edit_properties(text: str, changes: Mapping[str, str]) -> str:
     """Properties text with `changes` applied; new keys are appended. Raises ConfigError."""
+    import javaproperties
+
     before = parse_properties(text, "settings")
     missing = dict(changes)
     pieces: list[str] = []

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
-
-import yaml
+from typing import TYPE_CHECKING, Final
 
 from conf.errors import ConfigError
 from conf.properties import ENCODING, parse_properties
 from conf.setting import Setting
+
+if TYPE_CHECKING:
+    import yaml
 
 YAML_SUFFIXES = (".yaml", ".yml")
 MAX_BYTES: Final = 1 << 20
@@ -34,6 +35,9 @@ def read_settings_file(path: Path) -> list[Setting]:
 
 def parse_yaml(text: str, name: str) -> list[Setting]:
     """The settings of YAML `text`. Raises ConfigError unless it is a flat mapping of scalars."""
+    # Here: most settings files are properties, and what is imported stays in every process.
+    import yaml
+
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -51,6 +55,8 @@ def parse_yaml(text: str, name: str) -> list[Setting]:
 
 
 def _scalar_setting(key: yaml.Node, value: yaml.Node, name: str) -> Setting:
+    import yaml
+
     source = f"{name}:{key.start_mark.line + 1}"
     if not isinstance(key, yaml.ScalarNode) or not isinstance(value, yaml.ScalarNode):
         shown = key.value if isinstance(key, yaml.ScalarNode) else "?"

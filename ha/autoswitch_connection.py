@@ -35,9 +35,10 @@ from ha.ha_environment import HaEnvironment
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.slave_progress import SlaveProgress
+from ha.source_files import LogSource, SourceFiles
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import SENDFILE_FROM, LogSource, SourceFiles
+from ha.write_socket_service import SENDFILE_FROM
 from ipc.service_thread import ServiceThread
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError

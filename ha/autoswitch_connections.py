@@ -32,9 +32,9 @@ from ha.member_events import MemberEvents
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.slave_progress import SlaveProgress
+from ha.source_files import LogSource
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import LogSource
 
 _NO_SEALS: Final = (
     "its version of the handshake seals no reports, and this broker takes none without a seal in "

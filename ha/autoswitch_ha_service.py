@@ -40,10 +40,10 @@ from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
 from ha.role_status import RoleObserver, RoleStatus
 from ha.set_transfer_service import SetTransferService
+from ha.source_files import LogSource
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, log_proof
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import LogSource
 from ipc.service_thread import ServiceThread
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.log_directories import LogDirectories

@@ -1,7 +1,7 @@
 """The slots of the control page that say how far the log's replicas are, and which role this broker
 has in a group with a controller.
 
-Process `ha` is their only writer, but for slots 173 and 182. Any process reads.
+Process `ha` is their only writer, but for slots 173, 182 and those of a loan. Any process reads.
 
     slot  meaning (bytes are positions in the commit log)
     16    replicated_offset: enough live replicas have acknowledged up to here
@@ -12,6 +12,14 @@ Process `ha` is their only writer, but for slots 173 and 182. Any process reads.
     23    1 while this slave is linked with its master, else 0
     182   written by `remoting`: isolated until the group is linked (broker/slave/pre_online.py): 0:
           it is not; 1: it is; 2 + n: and waits for the broker of its group with id n
+    183   loan: the number of the loan (link_loan.py) of a connection whose reports alone make the
+          log replicated; 0: there is none
+    184   written by `remoting`, as the next two: lent_number: the loan that they are about
+    185   lent_sent: up to here a lent connection was sent the log; stays when it is given back
+    186   lent_acked: up to here it has acknowledged it
+    188   loan_looks: how often `ha` has looked at the slots of the loan
+    189+p written by `remoting`: lent_at_risk: the most bytes that no replica had acknowledged
+          since look p, modulo 2
     64+r  replication links refused or closed for reason r (ha/refusals.py)
 
     In controller mode (docs/failover.md, "Roles at run time"); elsewhere they stay 0:
@@ -63,6 +71,12 @@ TWO_MASTERS_SEEN: Final = claim_slots("two_masters_seen", 179)
 MASTER_SEEN_MS: Final = claim_slots("master_seen_ms", 180)
 WITHOUT_MASTER_MS: Final = claim_slots("without_master_ms", 181)
 ISOLATED: Final = claim_slots("isolated", 182)
+LOAN: Final = claim_slots("loan", 183)
+LENT_NUMBER: Final = claim_slots("lent_number", 184)
+LENT_SENT: Final = claim_slots("lent_sent", 185)
+LENT_ACKED: Final = claim_slots("lent_acked", 186)
+LOAN_LOOKS: Final = claim_slots("loan_looks", 188)
+LENT_AT_RISK: Final = claim_slots("lent_at_risk", 189, 2)
 ISOLATED_ALONE: Final = 1
 ISOLATED_AWAITS: Final = 2
 

@@ -56,6 +56,18 @@ class ExposureMarks:
             if furthest > self._may_reach:
                 self._may_reach = furthest
 
+    def lent(self, counted: Collection[SlaveProgress], at_risk: int) -> None:
+        """Reports count that came over a connection that is lent (link_loan.py). `at_risk`: the
+        most bytes that were at risk just before one of them."""
+        furthest = max((progress.position for progress in counted), default=0)
+        with self._lock:
+            if furthest <= self._furthest or not self._is_known:
+                return
+            self._at_most = max(self._at_most, at_risk)
+            self._at_least = max(self._at_least, at_risk)
+            self._furthest = furthest
+            self._may_reach = max(self._may_reach, furthest)
+
     def take(self, furthest: int, may_reach: int, end_before: int, end_now: int) -> AtRisk:
         """The marks since the last call, this moment included; new ones begin. `furthest`: some
         replica, live or gone, has the log up to here; `may_reach`: none can have more. `end_before`

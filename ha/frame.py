@@ -44,6 +44,19 @@ def pack_checked_header(
     _SUM.pack_into(header, _SUMMED.size, crc32c(memoryview(header)[: _SUMMED.size]))
 
 
+def header_size(*, is_checked: bool) -> int:
+    """Bytes of a frame's header in that form."""
+    return CHECKED_HEADER.size if is_checked else FRAME_HEADER.size
+
+
+def pack_header(header: bytearray, offset: int, body: bytes | memoryview) -> None:
+    """Write the header of the frame with `body`, in the form that has as many bytes as `header`."""
+    if len(header) == CHECKED_HEADER.size:
+        pack_checked_header(header, offset, len(body), crc32c(body))
+    else:
+        FRAME_HEADER.pack_into(header, 0, offset, len(body))
+
+
 def unpack_checked_header(view: memoryview, at: int) -> tuple[int, int, int] | None:
     """Offset, size and body checksum of the checked header at `at`; None: it is damaged."""
     offset, size, body_crc, own_crc = CHECKED_HEADER.unpack_from(view, at)

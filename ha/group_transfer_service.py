@@ -125,6 +125,13 @@ class GroupTransferService(ServiceThread):
             self._marks.acknowledged(self._registry.counted, log_end, end_now)
             self._publish()
 
+    def notify_lent(self, _progress: SlaveProgress, at_risk: int) -> None:
+        """As notify_transfer_some, for reports that process `remoting` took. at_risk: as in
+        ExposureMarks.lent."""
+        with self._lock:
+            self._marks.lent(self._registry.counted, at_risk)
+            self._publish()
+
     # -- evaluation ----------------------------------------------------------------------------
 
     def evaluate(self) -> None:

@@ -17,7 +17,10 @@ from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
 from ha.ha_environment import HaEnvironment
 from ha.handshake import SlaveHello
+from ha.lendable_link import LendableLink
+from ha.link_lender import Lendable, LinkLender
 from ha.read_socket_service import ReadSocketService
+from ha.reader_pause import ReaderPause
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.replica_verifier import Answer, ReplicaVerifier
@@ -25,9 +28,10 @@ from ha.report_ceiling import ReportCeiling
 from ha.reports import Reports
 from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
-from ha.transport import Transport
+from ha.source_files import LogSource
+from ha.transport import PlainTransport, Transport
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import LogSource, WriteSocketService
+from ha.write_socket_service import WriteSocketService
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 if TYPE_CHECKING:
@@ -124,9 +128,10 @@ class HAConnections:
         verifier: ReplicaVerifier,
         *,
         name_link: Callable[[str, SlaveHello], None] = lambda _remote, _slave: None,
+        lender: LinkLender | None = None,
     ) -> None:
         """The store is ready. `name_link("ip:port", what the slave said)` is called before it is
-        served."""
+        served. lender: None: no connection is ever lent."""
         self._environment = environment
         self._source = source
         self._counters = source.page.counters
@@ -137,6 +142,7 @@ class HAConnections:
         self._refusals = refusals
         self._verifier = verifier
         self._name_link = name_link
+        self._lender = lender
         self._lock: Final = threading.Lock()
         self._connections: list[HAConnection] = []
         self._closed = False
@@ -213,23 +219,53 @@ class HAConnections:
         link = ServedLink(
             connection.transport, connection.progress, connection.end, connection.thread_finished
         )
-        reader = ReadSocketService(
-            self._environment,
-            link,
-            Reports(None if slave is None else slave.report_key),
-            acknowledged=self._group_transfer.notify_transfer_some,
-            log_end=lambda: self._source.page.counters[MAX_PHY_OFFSET],
-        )
-        writer = WriteSocketService(
-            self._environment,
-            link,
-            self._source,
-            self._flow,
-            self._wait_notify,
-            self._report_ceiling,
-            is_checked=slave is not None,
-        )
+        pause = ReaderPause()
+        try:
+            reader = ReadSocketService(
+                self._environment,
+                link,
+                Reports(None if slave is None else slave.report_key),
+                pause,
+                acknowledged=self._group_transfer.notify_transfer_some,
+                log_end=lambda: self._source.page.counters[MAX_PHY_OFFSET],
+            )
+            writer = WriteSocketService(
+                self._environment,
+                link,
+                self._source,
+                self._flow,
+                self._wait_notify,
+                self._report_ceiling,
+                is_checked=slave is not None,
+                loan=self._loan_of(connection, slave, pause),
+            )
+        except OSError:
+            pause.close()
+            raise
         return reader, writer
+
+    def _loan_of(
+        self, connection: HAConnection, slave: SlaveHello | None, pause: ReaderPause
+    ) -> LendableLink | None:
+        """None: this connection is never lent. Reports that say "on disk" are counted apart, and
+        nobody waits for microseconds there."""
+        lender, transport, progress = self._lender, connection.transport, connection.progress
+        if lender is None or self._flow.is_limited or progress.reports_flushed:
+            return None
+        if not isinstance(transport, PlainTransport):
+            return None
+        link = Lendable(
+            transport,
+            progress,
+            is_checked=slave is not None,
+            report_key=None if slave is None else slave.report_key,
+            sent=self._report_ceiling.sent,
+        )
+        environment = self._environment
+        heartbeat_ms = environment.config.ha_send_heartbeat_interval
+        return LendableLink(
+            lender, link, pause, environment.clock, environment.new_selector, heartbeat_ms
+        )
 
     def close_all(self, timeout_ms: float = 5000) -> bool:
         """Refuse new ones, end all, wait for their threads. False if one did not stop."""

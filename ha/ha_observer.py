@@ -87,11 +87,14 @@ class HaObserver:
         self._rejected_handshakes = rejected_handshakes
         self._request_members = request_members
         self._client: Final = client
+        self.refresh: Callable[[], object] = lambda: None
+        """Takes up what has been acknowledged over a connection that is lent."""
 
     def observe(self) -> HaFacts:
         """Everything, of now. Counts the time since the last call (ReplicaRegistry.observe)."""
         now_ms = self._clock.monotonic_ms()
         end_before = self._counters[MAX_PHY_OFFSET]
+        self.refresh()
         replicas = self._registry.observe(now_ms)
         end, newest_ms = self._counters[MAX_PHY_OFFSET], self._counters[STORE_TIMESTAMP]
         shown = [replica for replica in replicas if not _waits_for_name(replica)]

@@ -25,6 +25,7 @@ from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
 from ha.handshake import OwnIdentity, SlaveHello
 from ha.last_bytes import wait_for_last_bytes
+from ha.link_lender import LinkLender
 from ha.master_hello import MasterHello
 from ha.other_processes import OtherProcesses
 from ha.refusal_log import RefusalLog
@@ -33,11 +34,11 @@ from ha.replica_registry import ReplicaRegistry
 from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
 from ha.reports import Reports
+from ha.source_files import LogSource
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, log_proof
 from ha.uncompared_end import UncomparedEnd, uncompared_path
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import LogSource
 from ipc.bell import Bell
 from ipc.service_thread import ServiceThread
 from store.commit_log_reader import CommitLogReader
@@ -89,8 +90,12 @@ class HAService:
         own: OwnIdentity,
         others: OtherProcesses,
         slave: SlaveSide | None,
+        *,
+        loans: socket.socket | None = None,
     ) -> None:
-        """slave: None on a master. Raises HaTlsError, ValueError: settings that cannot be used."""
+        """slave: None on a master. loans: the channel of LinkLender; None: nothing is lent.
+
+        Raises HaTlsError, ValueError: settings that cannot be used."""
         config, clock = environment.config, environment.clock
         self._environment = environment
         self._listening = listening
@@ -106,7 +111,7 @@ class HAService:
         self._refusals = RefusalCounters(source.page)
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._marks: Final = ExposureMarks()
-        self._build_master_side()
+        self._build_master_side(loans)
         self._client = None if slave is None else self._build_client(slave)
         self._services: list[ServiceThread] = [
             *(self._transfer, self._members, self._verifier, self._accept)
@@ -122,7 +127,7 @@ class HAService:
             None if self._client is None else self._client.snapshot,
         )
 
-    def _build_master_side(self) -> None:
+    def _build_master_side(self, loans: socket.socket | None) -> None:
         config, clock = self._config, self._clock
         self._transfer = GroupTransferService(
             self._page,
@@ -132,6 +137,13 @@ class HAService:
             self._marks,
             self._bells.ring_remoting,
             on_failure=self._environment.on_failure,
+        )
+        self._lender = (
+            None
+            if loans is None
+            else LinkLender(
+                loans, self._page, clock, self.registry, config.in_sync_replicas, self._transfer
+            )
         )
         self._wait_notify = WaitNotifyObject(self._bells.own)
         self._refusal_log = RefusalLog(self._refusals, clock)
@@ -146,6 +158,7 @@ class HAService:
             self._refusal_log,
             self._verifier,
             name_link=self._name_link,
+            lender=self._lender,
         )
         self._members = GroupMembersService(
             self._others.fetch_members,
@@ -200,7 +213,7 @@ class HAService:
     def new_observer(self) -> HaObserver:
         """What the metrics ask, for one thread; one observer for a service, since it takes the
         marks."""
-        return HaObserver(
+        observer = HaObserver(
             self._page,
             self._clock,
             self.registry,
@@ -210,6 +223,9 @@ class HAService:
             self._members.request,
             None if self._client is None else self._client.snapshot,
         )
+        if self._lender is not None:
+            observer.refresh = self._lender.refresh
+        return observer
 
     # -- life ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.queue_ends import QueueOffsets, make_queue_ends
 from ha.record_validator import RecordValidators
-from ha.write_socket_service import LogSource
+from ha.source_files import LogSource
 from ipc.clock import Clock
 
 

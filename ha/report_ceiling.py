@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from ha.control_slots import HIGHEST_SENT
+from ha.control_slots import HIGHEST_SENT, LENT_SENT
 from ipc.control_page import ControlPage
 from store.control_slots import LOG_OPENED
 
@@ -32,7 +32,9 @@ class ReportCeiling:
         """Construct it before any slave is served, once the store has set LOG_OPENED."""
         self._counters = counters = page.counters
         # To which slaves a predecessor of this process has sent is unknown.
-        self._for_all: Final = max(counters[LOG_OPENED] - 1, counters[HIGHEST_SENT])
+        self._for_all: Final = max(
+            counters[LOG_OPENED] - 1, counters[HIGHEST_SENT], counters[LENT_SENT]
+        )
         self._lock: Final = threading.Lock()
         self._sent: OrderedDict[str, int] = OrderedDict()
         """The highest offset that was sent to an ip. What another slave was sent proves nothing:

@@ -20,7 +20,7 @@ from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
 from ha.replication_lag import ReplicationLag
-from ha.write_socket_service import LogSource
+from ha.source_files import LogSource
 from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
 

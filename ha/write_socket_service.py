@@ -1,6 +1,7 @@
 """WriteSocketService: sends the log to one slave, straight from the files.
 
-A thread of process `ha` for each connection, the only writer of its socket. It sends ahead and
+A thread of process `ha` for each connection, the only writer of its socket but while that is lent
+(link_loan.py). It sends ahead and
 waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with one
 sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
 process' bell, so that a new record leaves at once; after haSendHeartbeatInterval of silence an
@@ -11,43 +12,27 @@ HAConnection.WriteSocketService of RocketMQ. It knows no records and judges no r
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from ha.flow_monitor import FlowMonitor
-from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, pack_checked_header
+from ha.frame import MAX_FRAME_BODY, header_size, pack_header
 from ha.ha_environment import HaEnvironment
+from ha.lendable_link import LendableLink
 from ha.refusals import RefusalReason
 from ha.report_ceiling import ReportCeiling
 from ha.selector_factory import EVENT_WRITE
 from ha.served_link import ServedLink
+from ha.source_files import LogSource, SourceFiles
 from ha.wait_notify_object import WaitNotifyObject
-from ipc.control_page import ControlPage
 from ipc.service_thread import ServiceThread
-from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
-from store.log_directories import LogDirectories
 
 SENDFILE_FROM: Final = 64 << 10
 """Frames of at least this size are sent with sendfile; for smaller ones, one copying sendmsg is
 cheaper than the two calls."""
 _LOOK_AGAIN_MS: Final = 1000
 """No sleep is longer while a slave does not read: its file may be deleted meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogSource:
-    """Where the bytes come from: the log's directory or directories, its file size and the page
-    that says how far it may be read."""
-
-    place: Path | LogDirectories
-    file_size: int
-    page: ControlPage
 
 
 class WriteSocketService(ServiceThread):
@@ -63,8 +48,10 @@ class WriteSocketService(ServiceThread):
         report_ceiling: ReportCeiling,
         *,
         is_checked: bool = False,
+        loan: LendableLink | None = None,
     ) -> None:
-        """Sends from progress.sent_offset on, in the checked form or RocketMQ's (frame.py)."""
+        """Sends from progress.sent_offset on, in the checked form or RocketMQ's (frame.py). loan:
+        None: the connection is never lent."""
         transport, progress = link.transport, link.progress
         config, clock = environment.config, environment.clock
         super().__init__(
@@ -88,8 +75,7 @@ class WriteSocketService(ServiceThread):
         """The first byte of the next frame."""
         self._booked: tuple[int, int] | None = None
         """With flow control: the size of the next frame and when it may leave."""
-        self._is_checked: Final = is_checked
-        self._header_size: Final = CHECKED_HEADER.size if is_checked else FRAME_HEADER.size
+        self._header_size: Final = header_size(is_checked=is_checked)
         self._header = bytearray(self._header_size)
         self._header_left = 0
         self._body_left = 0
@@ -103,6 +89,9 @@ class WriteSocketService(ServiceThread):
         self._waiter = wait_notify.new_waiter()
         self._waiter.register(self._idle)
         self._waiter.register(self._blocked, bell=False)
+        self._loan: Final = loan
+        if loan is not None:
+            self._waiter.register(loan.selector, bell=False)
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -123,7 +112,9 @@ class WriteSocketService(ServiceThread):
             self.shutdown()
             return
         try:
-            if self._header_left or self._body_left:
+            if self._loan is not None and self._loan.is_out:
+                self._wait_for_loan(self._loan)
+            elif self._header_left or self._body_left:
                 self._go_on()
             elif self._next < self._counters[MAX_PHY_OFFSET]:
                 self._next_frame()
@@ -141,6 +132,8 @@ class WriteSocketService(ServiceThread):
 
     def finish(self) -> None:
         """Give everything back."""
+        if self._loan is not None:
+            self._loan.close()
         self._idle.close()
         self._blocked.close()
         self._waiter.close()
@@ -163,11 +156,7 @@ class WriteSocketService(ServiceThread):
         else:
             size = self._size_of_frame(begin)
         end = begin + size
-        if self._is_checked:
-            body_crc = crc32c(files.slice(begin, end))
-            pack_checked_header(self._header, begin, size, body_crc)
-        else:
-            FRAME_HEADER.pack_into(self._header, 0, begin, size)
+        pack_header(self._header, begin, files.slice(begin, end))
         # Before the first byte leaves: the acknowledgement may come before the call returns.
         self._progress.sent(end, size, now_ms)
         self._report_ceiling.sent(self._progress.ip, end)
@@ -208,10 +197,7 @@ class WriteSocketService(ServiceThread):
         return 0
 
     def _heartbeat(self, now_ms: int) -> None:
-        if self._is_checked:
-            pack_checked_header(self._header, self._next, 0, crc32c(b""))
-        else:
-            FRAME_HEADER.pack_into(self._header, 0, self._next, 0)
+        pack_header(self._header, self._next, b"")
         self._flow.book(self._header_size, now_ms)
         self._last_write_ms = now_ms
         self._with_sendfile = False
@@ -265,6 +251,8 @@ class WriteSocketService(ServiceThread):
         if left_ms <= 0:
             self._heartbeat(now_ms)
             return
+        if self._lends(now_ms):
+            return
         self._waiter.announce_sleep()
         end = self._counters[MAX_PHY_OFFSET]
         if end == self._next and not self.stopped and not self._transport.is_shut:
@@ -278,6 +266,31 @@ class WriteSocketService(ServiceThread):
                 "must compare again when it reconnects",
             )
 
+    # -- while the connection is lent ----------------------------------------------------------
+
+    def _lends(self, now_ms: int) -> bool:
+        loan = self._loan
+        return loan is not None and loan.begin(
+            now_ms, sent_ms=self._last_write_ms, is_in_file=self._files.reach(self._next)
+        )
+
+    def _wait_for_loan(self, loan: LendableLink) -> None:
+        """One look at it; when it is back, go on where the other process stopped."""
+        events, back = loan.wait()
+        self._waiter.note(events)
+        if back is None:
+            return
+        self._next, self._last_write_ms = back.next_offset, back.sent_ms
+        if back.reason is not None:
+            self._end(RefusalReason[back.reason], back.text)
+        elif back.frame_left:
+            size = back.next_offset - back.frame_at
+            pack_header(self._header, back.frame_at, self._files.slice(back.frame_at, self._next))
+            self._with_sendfile = False
+            self._header_left = max(back.frame_left - size, 0)
+            self._body_left = min(back.frame_left, size)
+            self._progress.transferred -= self._body_left
+
     def _end_below_min(self, position: int) -> None:
         self._end(
             RefusalReason.BELOW_MIN,
@@ -285,52 +298,3 @@ class WriteSocketService(ServiceThread):
             f"{self._counters[MIN_PHY_OFFSET]}): the slave is too slow for fileReservedTime, it "
             "must start over",
         )
-
-
-class SourceFiles:
-    """The file that is being sent: its mapping, and its descriptor once sendfile needs it."""
-
-    def __init__(self, source: LogSource) -> None:
-        self._source = source
-        self._reader = CommitLogReader(source.place, source.file_size, source.page, max_maps=1)
-        self.begin = 0
-        self.end = 0
-        self._view: memoryview | None = None
-        self._fd = -1
-
-    def reach(self, offset: int) -> bool:
-        """Make the file that holds `offset` the current one; False when it is gone."""
-        if self.begin <= offset < self.end:
-            return True
-        self._let_go()
-        view = self._reader.view_of_file(offset)
-        if view is None:
-            return False
-        self._view = view
-        self.begin = offset - offset % self._source.file_size
-        self.end = self.begin + len(view)
-        return True
-
-    def slice(self, begin: int, end: int) -> memoryview:
-        """Bytes of the current file, by their offsets in the log."""
-        assert self._view is not None
-        return self._view[begin - self.begin : end - self.begin]
-
-    def descriptor(self) -> int:
-        """The current file, opened for reading. Raises OSError."""
-        if self._fd < 0:
-            path = LogDirectories.of(self._source.place).path_of(self.begin)
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return self._fd
-
-    def _let_go(self) -> None:
-        self.begin = self.end = 0
-        self._view = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def close(self) -> None:
-        """Unmap and close; idempotent."""
-        self._let_go()
-        self._reader.close()

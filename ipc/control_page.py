@@ -64,6 +64,9 @@ def claim_slots(name: str, first: int, count: int = 1) -> int:
 
 
 BEAT: Final = claim_slots("beat", 24, 8)
+BEAT_MS: Final = 500
+"""How often the main loop of a process beats that has nothing else to do, `store` twice as often.
+The least time after which a process counts as hung is twice that."""
 SLEEPS: Final = claim_slots("sleeps", 32, 8)
 STARTS: Final = claim_slots("starts", 40, 8)
 START_BEAT: Final = claim_slots("start beat", 56, 8)

@@ -166,7 +166,7 @@ def run_embedded(
     tls: ServerTls | None = None,
     on_stop: Callable[[Callable[[], None]], None] | None = None,
     beat: Callable[[], None] | None = None,
-    beat_ms: int = 200,
+    beat_ms: int = 500,
 ) -> None:
     """Run a name server on an inherited listening socket; returns once it is stopped.
 

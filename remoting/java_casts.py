@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from remoting.remoting_serializable import json_text
+from remoting.remoting_serializable import MAX_DEPTH, JsonError, dumps_java
 
 _INTEGER_TEXT: Final = re.compile(r"[+-]?\d+(?:\.0*)?")
 _NO_VALUE: Final = frozenset(("", "null", "NULL"))
@@ -28,13 +28,42 @@ _MAX_DIGITS: Final = 20
 """Maximum digits before the decimal point; more do not fit a long."""
 
 
+def _json_text(value: Any) -> str:
+    """A JSON value as Java turns it into a string: text as it is, anything else as JSON.
+
+    Raises JsonError when it is nested deeper than MAX_DEPTH.
+    """
+    if isinstance(value, str):
+        return value
+    # msgspec takes what the stack takes: on Python 3.14 that is 20,000 levels.
+    if _is_too_deep(value):
+        raise JsonError("nested too deep")
+    return dumps_java(value).decode()
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Level by level, so that the answer is the same whatever the stack takes."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for one in level for item in _inside(one) if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 def cast_string(value: Any) -> str:
     """Text unchanged; a number with its digits, anything else as JSON text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):
         return str(value)
-    return json_text(value)
+    return _json_text(value)
 
 
 def cast_int(value: Any, bound: int) -> int | None:
@@ -62,7 +91,7 @@ def cast_bool(value: Any) -> bool | None:
             return _BOOLEANS[value.lower()]
     elif isinstance(value, int | float | Decimal):
         return cast_int(value, 2**31) == 1
-    raise ValueError(f"{json_text(value):.60} is not a boolean")
+    raise ValueError(f"{_json_text(value):.60} is not a boolean")
 
 
 def cast_float(value: Any) -> float | None:
@@ -72,7 +101,7 @@ def cast_float(value: Any) -> float | None:
             return None
         value = value.replace(",", "")
     elif not isinstance(value, int | float | Decimal):
-        raise ValueError(f"{json_text(value):.60} is not a number")
+        raise ValueError(f"{_json_text(value):.60} is not a number")
     try:
         number = float(value)
     except OverflowError:
@@ -91,7 +120,7 @@ def cast_enum(value: Any, names: Sequence[str]) -> str | None:
         return _find_name(value, names)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
         return names[value]
-    raise ValueError(f"{json_text(value):.60} is not one of the {len(names)} values")
+    raise ValueError(f"{_json_text(value):.60} is not one of the {len(names)} values")
 
 
 def _find_name(text: str, names: Sequence[str]) -> str | None:
@@ -118,4 +147,4 @@ def _whole_number(value: Any) -> int:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return int(value)
-    raise ValueError(f"{json_text(value):.60} is not an integer")
+    raise ValueError(f"{_json_text(value):.60} is not an integer")

@@ -187,19 +187,6 @@ def canonical_text(value: Any) -> str:
     return _sorting_encoder.encode(value).decode()
 
 
-def json_text(value: Any) -> str:
-    """A JSON value as Java turns it into a string: text as it is, anything else as JSON.
-
-    Raises JsonError when it is nested too deep to be written.
-    """
-    if isinstance(value, str):
-        return value
-    try:
-        return dumps_java(value).decode()
-    except RecursionError as error:
-        raise JsonError("nested too deep") from error
-
-
 def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
     """Parse JSON as fastjson does; fractions are floats.
 

@@ -43,6 +43,11 @@ class RequestExecutor:
         """Number of running and queued requests."""
         return self._pending
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a request waits for a thread."""
+        return bool(self._line)
+
     def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
         """Call `run` in the pool, or `refuse` with the reason if it was queued too long (on the
         thread of `refuse_late`). False, without a call, if the queue is full."""

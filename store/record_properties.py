@@ -41,7 +41,7 @@ _FEW_OF_A_FORM: Final = 48
 rows there are, the more such misses are borne."""
 _TAG_CACHE_LIMIT: Final = 10_000
 _KNOWN_TOPICS: Final = 1 << 16
-_POWERS: Final = np.cumprod([1, *[31] * ((1 << 15) - 1)], dtype=np.uint32)
+_POWERS: Final = np.cumprod(np.r_[1, np.full((1 << 15) - 1, 31)], dtype=np.uint32)
 """31 ** i modulo 2 ** 32; properties are shorter than that."""
 _JAVA_INT: Final = re.compile(r"[+-]?\d{1,10}")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-import tests.support.compiled_modules  # noqa: F401 - before any module of the product
+from conf.compiled_modules import REQUIRED, VARIABLE
+from tests.support import compiled_modules  # before package broker
 from tests.support.program import Forking
 from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS
@@ -37,6 +39,9 @@ _EXIT_SKIPPED = 9
 _PROVED: list[str] = []
 _LEFT_OUT: set[str] = set()
 _LEFT_OUT_KEY = "left_out"
+_COMPILED_KEY = "compiled"
+"""User property of a test whose programs ran compiled modules: its directory."""
+_COMPILED: Counter[str] = Counter()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,6 +81,20 @@ def signals_as_usual() -> None:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Programs that a test and its fixtures start are on the modules that its room is for. Around
+    the test's limit: the first compiles them."""
+    interpreted = item.get_closest_marker("interpreted") is not None
+    file = str(item.path.relative_to(_HERE))
+    modules = compiled_modules.choice(file, is_interpreted=interpreted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, modules)
+        if modules == REQUIRED:
+            item.user_properties.append((_COMPILED_KEY, file.rpartition("/")[0]))
+        return (yield)
 
 
 @pytest.fixture
@@ -128,6 +147,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Notes interop tests that did not run, and what the others have proved."""
     if report.skipped and "interop" in report.keywords:
         _SKIPPED_INTEROP.append(report.nodeid)
+    if report.when == "call":
+        _COMPILED.update(
+            str(room) for name, room in report.user_properties if name == _COMPILED_KEY
+        )
     if report.when == "call" and report.passed:
         _PROVED.extend(str(text) for name, text in report.user_properties if name == PROVED_KEY)
 
@@ -154,6 +177,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was proved by what a test counted itself, what was left out, and why the run failed."""
+    terminalreporter.section("modules")
+    terminalreporter.write_line(compiled_modules.tell(_COMPILED))
     for title, lines in (
         ("proved", sorted(_PROVED)),
         ("left out: bin/test --long runs these", sorted(_LEFT_OUT)),

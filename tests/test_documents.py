@@ -79,7 +79,16 @@ OTHERS_NAMES: Final = {
         *("CronJob", "KillMode", "LimitMEMLOCK", "LimitNOFILE", "NullPointerException", "Pss_Anon"),
     },
     "projects and words": {
-        *("CamelCase", "OpenMessaging", "OpenSLO", "PyPI", "PySpark", "PySyncObj", "PyYAML"),
+        *(
+            "CamelCase",
+            "CycloneDX",
+            "OpenMessaging",
+            "OpenSLO",
+            "PyPI",
+            "PySpark",
+            "PySyncObj",
+            "PyYAML",
+        ),
         *("RocksDB", "ZooKeeper"),
     },
 }
@@ -172,7 +181,7 @@ def there() -> Names:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             names.add_module(path)
-    for folder in ("examples", "tests"):
+    for folder in ("examples", "packaging", "tests"):
         for path in (ROOT / folder).rglob("*.py"):
             if not any(part.startswith("lib-") for part in path.parts):
                 names.add_test(path)
@@ -261,7 +270,7 @@ def test_hooks_do_what_bin_test_does() -> None:
     assert rooms is not None
     assert {hook["id"]: hook["entry"] for hook in hooks} == {
         **{name: f".venv/bin/python -m {step}" for name, step in steps.items()},
-        "types": f".venv/bin/python -m mypy {rooms[1]}",
+        "types": f".venv/bin/python -m mypy {rooms[1]} packaging",
         "test": "bin/test",
     }
 

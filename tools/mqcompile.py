@@ -34,10 +34,12 @@ from conf.compiled_modules import (
     source_digests,
 )
 from conf.installation import INSTALL_DIRECTORY, enter_program
+from tools.compile_marks import compile_lock, forget_failure
 from tools.compiled_module_list import COMPILED_MODULES
 
 BUILT: Final = "built"
 """Where tools/mypyc_build.py leaves them, below its working directory."""
+_PART: Final = "part-"
 _LOG_LINES: Final = 20
 _MYPYC: Final = "pip install '.[fast]' in the checkout, or pip install mypy setuptools"
 _COMPILER: Final = "Debian, Ubuntu: apt install gcc python3-dev"
@@ -77,12 +79,12 @@ def main(arguments: Sequence[str], home: Path = INSTALL_DIRECTORY) -> int:
 
 
 def _check(home: Path) -> int:
-    why = _find_need(home)
+    why = find_need(home)
     print(f"up to date: {compiled_directory(home)}" if why is None else f"to be compiled: {why}")
     return 0 if why is None else 1
 
 
-def _find_need(home: Path) -> str | None:
+def find_need(home: Path) -> str | None:
     """Why it has to be compiled; None: it has not."""
     why = find_staleness(home)
     if why is None and compiled_modules(home) != list(COMPILED_MODULES):
@@ -101,21 +103,34 @@ def _remove(home: Path) -> int:
 
 
 def _compile(home: Path) -> int:
-    directory = compiled_directory(home)
-    if _find_need(home) is None:
-        print(f"up to date: {directory}")
-        return 0
-    check_tools()
-    print(f"compiling {len(COMPILED_MODULES)} modules; it takes a minute or two", flush=True)
+    with compile_lock(home, waits=False) as is_mine:
+        if not is_mine:
+            print("another mqcompile is at work, waiting for it", flush=True)
+    with compile_lock(home, waits=True):
+        if find_need(home) is None:
+            print(f"up to date: {compiled_directory(home)}")
+            return 0
+        check_tools()
+        count = len(COMPILED_MODULES)
+        print(f"compiling {count} modules; it takes a minute or two", flush=True)
+        print(compile_there(home))
+    return 0
+
+
+def compile_there(home: Path) -> str:
+    """Put what is compiled of these sources in its place; what to say of it. The caller has the
+    lock. Raises CompileError, OSError."""
     started = time.monotonic()
-    directory.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="part-", dir=directory.parent) as work:
+    directory = compiled_directory(home)
+    for left in directory.parent.glob(f"{_PART}*"):  # by one that was killed
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=_PART, dir=directory.parent) as work:
         made = compile_modules(home, Path(work))
         if directory.exists():
             shutil.rmtree(directory)
         made.rename(directory)
-    print(f"compiled in {time.monotonic() - started:.0f} s: {directory}")
-    return 0
+    forget_failure(home)
+    return f"compiled in {time.monotonic() - started:.0f} s: {directory}"
 
 
 def check_tools() -> None:
@@ -123,39 +138,55 @@ def check_tools() -> None:
     missing = [name for name in ("mypyc", "setuptools") if importlib.util.find_spec(name) is None]
     if missing:
         raise CompileError(f"{sys.executable} has no {' and no '.join(missing)}: {_MYPYC}")
+    if (why := find_missing_compiler()) is not None:
+        raise CompileError(why)
+
+
+def find_missing_compiler() -> str | None:
+    """What is missing to compile C for this Python, and its remedy; None: nothing is."""
     named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     if shutil.which(named.split()[0]) is None:
-        raise CompileError(f"there is no C compiler ({named.split()[0]}): {_COMPILER}")
+        return f"there is no C compiler ({named.split()[0]}): {_COMPILER}"
     header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not header.exists():
-        raise CompileError(f"there is no {header}: {_COMPILER}")
+    return None if header.exists() else f"there is no {header}: {_COMPILER}"
 
 
-def compile_modules(home: Path, work: Path, optimize: int = 2) -> Path:
+def compile_modules(home: Path, work: Path, optimize: int = 2, strip: bool = False) -> Path:
     """The directory, below `work`, with the compiled modules of the sources below `home` and their
-    manifest. optimize: the C compiler's level. Raises CompileError, OSError."""
+    manifest. optimize: the C compiler's level; strip: without the symbols that only profilers and
+    debuggers read. Raises CompileError, OSError."""
     sources, made = work / "sources", work / "made"
     # First: a source that changes meanwhile makes what was compiled stale.
     digests = source_digests(home)
     for name in digests:
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(home / name, sources / name)
-    _run_mypyc(sources, work / "mypyc.log", optimize)
+    _run_mypyc(sources, work / "mypyc.log", optimize, _environment(strip))
     made.mkdir()
     for name in (LIBRARY, *COMPILED_MODULES):
         built = sources / BUILT / f"{name.replace('.', '/')}{LIBRARY_SUFFIX}"
         built.rename(made / f"{name}{LIBRARY_SUFFIX}")
     manifest = {"modules": COMPILED_MODULES, "sources": digests, "files": file_digests(made)}
-    (made / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     return made
 
 
-def _run_mypyc(sources: Path, log: Path, optimize: int) -> None:
+def _environment(strip: bool) -> dict[str, str]:
+    """Of mypyc's process. Its libraries may be named by PYTHONPATH only: pip's for a build are."""
+    paths = [str(INSTALL_DIRECTORY), os.environ.get("PYTHONPATH", "")]
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1"}
+    if strip:
+        # Not afterwards: the manifest has the digests of what the linker wrote.
+        own["LDFLAGS"] = f"{os.environ.get('LDFLAGS', '')} -Wl,--strip-all".strip()
+    return {**os.environ, **own}
+
+
+def _run_mypyc(sources: Path, log: Path, optimize: int, environment: dict[str, str]) -> None:
     with log.open("wb") as output:
         done = subprocess.run(
             [sys.executable, "-m", "tools.mypyc_build", str(optimize)],
             cwd=sources,
-            env={**os.environ, "PYTHONPATH": str(INSTALL_DIRECTORY), "PYTHONSAFEPATH": "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

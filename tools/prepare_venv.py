@@ -19,6 +19,8 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,6 +28,8 @@ from typing import Final
 PROJECT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = "installed.json"
 PIP_LOG: Final = "pip.log"
+ROOMS: Final = ("broker", "conf", "ha", "ipc", "namesrv", "remoting", "store")
+"""What the first command of the README imports."""
 _NAME_END: Final = re.compile(r"[<>=~!;\[]")
 _NETWORK_WORDS: Final = (
     "NewConnectionError",
@@ -81,8 +85,9 @@ def prepare(venv: Path, groups: dict[str, list[str]], program: str) -> None:
         return
     with _locked(venv, program):
         if not _is_ready(venv, wanted):
-            _create(venv, program)
-            _install(venv, groups, program)
+            with _own_bytecode(is_wanted=not _is_usable(venv)):
+                _create(venv, program)
+                _install(venv, groups, program)
             _write_stamp(venv, wanted)
 
 
@@ -152,24 +157,78 @@ def _locked(venv: Path, program: str) -> Iterator[None]:
         yield
 
 
+def _is_usable(venv: Path) -> bool:
+    """Whether there is an environment whose interpreter works."""
+    python = venv / "bin" / "python"
+    return python.exists() and _runs([str(python), "-c", "import pip"])
+
+
+@contextlib.contextmanager
+def _own_bytecode(*, is_wanted: bool) -> Iterator[None]:
+    """Python compiles the project's modules meanwhile, as the first start would: pip waits for
+    much, and uses one processor."""
+    if not is_wanted or os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        yield
+        return
+    with subprocess.Popen(
+        [sys.executable, "-m", "compileall", "-q", *ROOMS],
+        cwd=PROJECT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ):
+        yield
+
+
 def _create(venv: Path, program: str) -> None:
     """A fresh environment, unless there is one whose interpreter works."""
-    python = venv / "bin" / "python"
-    if (
-        python.exists()
-        and subprocess.run([python, "-c", "import pip"], check=False).returncode == 0
-    ):
+    if _is_usable(venv):
         return
     if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").exists():
         way_out = "remove it yourself, or set BROKER_VENV to a new directory"
         raise SetupError(f"{venv} exists and is not a virtual environment; {way_out}")
     _say(program, f"creating {venv} with Python {sys.version.split()[0]}")
-    command = [sys.executable, "-m", "venv", "--clear", str(venv)]
+    try:
+        _run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(venv)])
+        wheel = find_pip_wheel()
+        if wheel is None:
+            _run([str(venv / "bin" / "python"), "-m", "ensurepip"])
+        else:
+            _unpack_pip(wheel, venv)
+    except (OSError, RuntimeError) as error:
+        way_out = "on Debian and Ubuntu: apt install python3-venv; is there space on the disk?"
+        raise SetupError(f"cannot create {venv}: {error}; {way_out}") from error
+
+
+def _run(command: Sequence[str]) -> None:
+    """Raises RuntimeError: what it said."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        reason = " ".join((result.stderr or result.stdout).split())[:200]
-        way_out = "on Debian and Ubuntu: apt install python3-venv; is there space on the disk?"
-        raise SetupError(f"cannot create {venv}: {reason}; {way_out}")
+        raise RuntimeError(" ".join((result.stderr or result.stdout).split())[:200])
+
+
+def find_pip_wheel() -> Path | None:
+    """The pip that came with this Python; None: it is not where it usually is."""
+    import ensurepip
+
+    # Distributions of Linux have it in a directory of their own.
+    elsewhere = sysconfig.get_config_var("WHEEL_PKG_DIR")
+    for place in (Path(ensurepip.__file__).parent / "_bundled", Path(elsewhere or "/nowhere")):
+        found = sorted(place.glob("pip-*.whl"))
+        if found:
+            return found[-1]
+    return None
+
+
+def _unpack_pip(wheel: Path, venv: Path) -> None:
+    """What ensurepip does in five processor seconds, most of them to compile modules that nobody
+    imports. Package `pip` comes last: where it is, all of it is."""
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv)}))
+    part = venv / "pip.part"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(part)
+    for entry in sorted(part.iterdir(), reverse=True):
+        entry.rename(packages / entry.name)
+    part.rmdir()
 
 
 def _runs(command: Sequence[str]) -> bool:
@@ -181,7 +240,8 @@ def _install(venv: Path, groups: dict[str, list[str]], program: str) -> None:
     count = len(requirements)
     _say(program, f"installing {count} packages and what they need; the first time takes a minute")
     command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-input"]
-    command += ["--disable-pip-version-check", "--retries", "2", *requirements]
+    # Modules are compiled when they are imported, most of them never.
+    command += ["--no-compile", "--disable-pip-version-check", "--retries", "2", *requirements]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     lines = []
     with (

@@ -21,7 +21,6 @@ from broker.acl.plain_acl_file import (
     PlainAccessConfig,
     PlainAclFile,
     build_account,
-    parse_plain_acl,
 )
 from conf.credentials import TOOLS_FILE
 from conf.errors import ConfigError
@@ -93,6 +92,8 @@ def _read_file(conf: Path, path: Path) -> AclFile:
 def parse_file(conf: Path, name: str, text: str, changed_ms: int) -> AclFile:
     """Parse `text` as the file `name` (below conf). Raises ConfigError."""
     path = conf / name
+    from broker.acl.plain_acl_text import parse_plain_acl
+
     values = parse_plain_acl(text, str(path))
     data_version = values.data_version or DataVersion(timestamp=changed_ms)
     return AclFile(name=name, path=path, text=text, values=values, data_version=data_version)

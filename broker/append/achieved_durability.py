@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ha.control_slots import REPLICA_FLUSHED_OFFSET, REPLICATED_OFFSET
+from ha.control_slots import REPLICA_FLUSHED_OFFSET
+from ha.link_loan import replicated_offset
 from remoting.headers.durability import Durability, durability_fields
 from store.control_slots import FLUSHED_OFFSET
 
 _BY_SLOT: Final = (
     (FLUSHED_OFFSET, Durability.FLUSHED),
-    (REPLICATED_OFFSET, Durability.REPLICATED),
     (REPLICA_FLUSHED_OFFSET, Durability.REPLICA_FLUSHED),
 )
 
@@ -34,4 +34,6 @@ class AchievedDurability:
         for slot, achieved in _BY_SLOT:
             if end_offset <= self._counters[slot]:
                 found |= achieved
+        if end_offset <= replicated_offset(self._counters):
+            found |= Durability.REPLICATED
         return durability_fields(found, self._replicas)

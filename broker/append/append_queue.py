@@ -186,12 +186,14 @@ class AppendQueue:
             self._fast_failure.note_blocked()
             self._refuse_late(now_ms)
 
-    def look(self) -> None:
-        """Called several times a second, so that the state of `store` is known before anything
-        waits."""
+    def look(self) -> bool:
+        """A watch of the loop, so that the state of `store` is known before anything waits. True:
+        something does."""
         self._fast_failure.look()
-        if not self.held and not self._fast_failure.blocked_ms():
-            self._note_room()
+        if self.held or self._fast_failure.blocked_ms():
+            return True
+        self._note_room()
+        return False
 
     def block_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
         """Reject the waiting appends to `topic` and all that come, until `unblock_topic`: a record

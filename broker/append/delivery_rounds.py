@@ -19,14 +19,15 @@ def deliver_in_rounds(
     idle_ms: int,
 ) -> None:
     """Call `deliver` again and again while `goes_on`; it returns ms until its next round, 0: in the
-    next turn. One with nothing to do returns `idle_ms`, and is woken together with others."""
+    next turn. One with nothing to do, nor soon, unless a turn of the loop brings it something,
+    returns `idle_ms`: it is called soon after the next turn in which something happens."""
 
     def next_round() -> None:
         if not goes_on():
             return
         wait_ms = deliver()
         if wait_ms == idle_ms:
-            loop.call_at_multiple(idle_ms, next_round)
+            loop.call_at_watch(next_round)
         elif wait_ms:
             loop.call_later(wait_ms, next_round)
         else:

@@ -16,7 +16,7 @@ from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.connected_clients import ConnectedClients
 from broker.client.known_heartbeats import KnownHeartbeat
 from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.selector_parser import InvalidSelectorError
+from broker.filter.selector import InvalidSelectorError
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager

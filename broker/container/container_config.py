@@ -48,6 +48,8 @@ class BrokerContainerConfig:
         "of the embedded name server: show an acting slave as its group's id 0 in routes")
     notify_min_broker_id_changed: bool = setting(False,
         "of the embedded name server: tell brokers when their group's smallest id changes")
+    compile_modules: bool = setting(True,
+        "in a checkout with a C compiler: compile modules for the next start, beside the brokers")
     process_hang_timeout_millis: int = setting(30_000,
         "an embedded name server without a heartbeat for this long is restarted",
         unit="ms", ge=1000)

@@ -24,8 +24,10 @@ from ipc.control_page import ENDS, ControlPage, ProcessIndex
 
 log = logging.getLogger(__name__)
 
+LOOK_MS: Final = 200
+"""How often it is to look."""
 _LEAST_PAUSE_MS: Final = 500
-"""Looks come five times a second: what is no longer than that between two is no pause."""
+"""What is no longer than that between two looks is no pause."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from broker.filter.bloom_filter import BloomFilter
 from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.selector_parser import InvalidSelectorError, Selector
+from broker.filter.selector import InvalidSelectorError, Selector
 from broker.json_config_manager import JsonConfigManager
 from broker.settings.broker_config import BrokerConfig
 from ipc.clock import Clock

@@ -9,13 +9,17 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from broker.filter.selector_parser import InvalidSelectorError, Selector, compile_selector
+from broker.filter.selector import InvalidSelectorError, Selector
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 _CACHED_CHARACTERS: Final = 262_144
 """Total length of cached expressions, so that a peer that sends ever new ones cannot exhaust
 memory."""
+
+
+def prepare_to_compile() -> None:
+    """Import what compiles an expression; the first one does it, if nobody has before."""
 
 
 def is_tag_type(kind: str | None) -> bool:
@@ -47,7 +51,7 @@ class FilterFactory:
     def _remember(self, text: str) -> Selector | InvalidSelectorError:
         found: Selector | InvalidSelectorError
         try:
-            found = compile_selector(text)
+            found = _compile(text)
         except InvalidSelectorError as error:
             found = error.with_traceback(None)
             found.__cause__ = None
@@ -62,3 +66,9 @@ class FilterFactory:
                 self._known[text] = found
                 self._characters += cost
         return found
+
+
+def _compile(text: str) -> Selector:
+    from broker.filter.selector_parser import compile_selector
+
+    return compile_selector(text)

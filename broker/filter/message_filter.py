@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.filter.selector_parser import Selector
+from broker.filter.selector import Selector
 from store.errors import RecordDamagedError
 from store.message_codec import read_properties
 from store.message_properties import parse_properties

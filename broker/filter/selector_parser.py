@@ -13,16 +13,16 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from lark import Lark, Token, Transformer, UnexpectedToken, v_args
 from lark.lexer import Lexer
 
 from broker.filter import selector_nodes as rules
-from broker.filter.selector_nodes import Condition, Evaluate, Node, RuleError
-from broker.filter.selector_values import INT_MAX, LONG_MAX, NotComparable, Number, NumberKind
+from broker.filter.selector import InvalidSelectorError, Selector
+from broker.filter.selector_nodes import Condition, Node, RuleError
+from broker.filter.selector_values import INT_MAX, LONG_MAX, Number, NumberKind
 
 MAX_LENGTH: Final = 16_384
 """Maximum length of an expression in characters."""
@@ -102,29 +102,6 @@ _LAST_LINE: Final = _any_of(_TERMINALS)
 _OTHER_LINES: Final = _any_of((_LINE_COMMENT, *_TERMINALS))
 """`--` begins a comment only if a line end follows; otherwise it is two minus signs. Searching for
 the line end at every `--` would take quadratic time, so the last line has a lexer of its own."""
-
-
-class InvalidSelectorError(ValueError):
-    """The text is not a valid expression; the message says where and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """A compiled expression."""
-
-    evaluate: Evaluate
-    ignored: str
-    """The start of ignored text after the expression, or empty."""
-    names: tuple[str, ...]
-    """The properties that it names: nothing else of a message matters."""
-
-    def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties matches. Never raises: an unknown result or
-        values that cannot be compared do not match."""
-        try:
-            return self.evaluate(properties.get) is True
-        except NotComparable:
-            return False
 
 
 def compile_selector(text: str) -> Selector:

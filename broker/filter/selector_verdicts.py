@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.filter.selector_parser import Selector
+from broker.filter.selector import Selector
 from store.message_properties import NAME_END, PAIR_END, find_property
 
 _EXPRESSIONS: Final = 16

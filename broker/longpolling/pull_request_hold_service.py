@@ -7,7 +7,7 @@ PullRequestHoldService of RocketMQ, with two differences in favour of clients: t
 within a tenth of a second (RocketMQ: five seconds), and a filtered pull is not answered for
 messages that do not match, unless there are more of them than one pull examines. How many are held
 is bounded (hold_quota.py). The cost of a clock tick depends on the number of due pulls, not of held
-ones (docs/costs.md).
+ones, and without due pulls there is none (docs/costs.md).
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class PullRequestHoldService:
         """Clock period to the queues with a pull that has timed out when it begins."""
         self._periods: list[int] = []
         """Those of `_due`: a heap."""
+        self.on_first_due: Callable[[], None] = lambda: None
+        """Called when a pull is held that times out before all others."""
 
     @property
     def is_empty(self) -> bool:
@@ -72,8 +74,14 @@ class PullRequestHoldService:
         if keys is None:
             keys = self._due[period] = set()
             heapq.heappush(self._periods, period)
+            if self._periods[0] == period:
+                self.on_first_due()
         keys.add(key)
         return True
+
+    def next_due_ms(self) -> int | None:
+        """When there is something to scan for (monotonic); None: no pull is held."""
+        return self._periods[0] * SCAN_PERIOD_MS if self._periods else None
 
     def wake(self, key: QueueKey) -> None:
         """`key` has advanced: run its held pulls."""

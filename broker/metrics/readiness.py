@@ -19,7 +19,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import STORE_STATE, StoreState, write_refusal
 
 REMOTING_SILENT_MS: Final = 3_000
-"""The loop of `remoting` beats five times a second; without a beat it has not answered requests."""
+"""The loop of `remoting` beats twice a second; without a beat it has not answered requests."""
 STORE_SILENT_MS: Final = 5_000
 """As long as a send waits for its flush (syncFlushTimeout); a restart is faster."""
 

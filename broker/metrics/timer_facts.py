@@ -1,18 +1,20 @@
 """TimerFacts: what waits in the timer wheel, for /metrics.
 
 Any thread of the supervisor, at each scrape: a look through the wheel takes 8 ms of processor time,
-which nobody who serves messages has to wait for here. Reads the files that process `store` writes,
-and the control page. Names, labels and bounds follow TimerMetrics and DefaultStoreMetricsManager of
-RocketMQ 5.x.
+which nobody who serves messages has to wait for here. A wheel in whose file nothing was ever
+written is not looked through, and numpy, which nothing else in the supervisor needs, is imported
+for one that holds something. Reads the files that process `store` writes, and the control page.
+Names, labels and bounds follow TimerMetrics and DefaultStoreMetricsManager of RocketMQ 5.x.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.metrics.metrics_table import STORAGE
 from ipc.clock import Clock
@@ -22,7 +24,9 @@ from remoting.metrics.metric import Rows
 from store.errors import StoreError
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import TIMER_OPENED, TIMER_READ_TIME_MS
-from store.timer.timer_wheel import SLOT_COUNT, TimerWheelReader
+
+if TYPE_CHECKING:
+    from store.timer.timer_wheel import TimerWheelReader
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +56,7 @@ class TimerFacts:
 
     def waiting(self) -> Rows:
         """How many messages the wheel holds."""
-        return self._look(self._all)
+        return self._look(self._all, [(STORAGE, [0.0])])
 
     def behind_ms(self) -> Rows:
         """How far the delivery is behind the clock."""
@@ -75,17 +79,22 @@ class TimerFacts:
 
     def by_bound(self) -> Rows:
         """How many messages are due within each bound, and not within the one before."""
-        return self._look(self._each_bound)
+        return self._look(self._each_bound, [((*STORAGE, str(bound)), [0.0]) for bound in BOUNDS_S])
 
     @property
     def _is_readable(self) -> bool:
         counters = self._counters
         return self._files.enabled and bool(counters[TIMER_OPENED] and counters[TIMER_READ_TIME_MS])
 
-    def _look(self, read: Callable[[TimerWheelReader], Rows]) -> Rows:
-        """The wheel is opened each time: the store may have been replaced since the last scrape."""
+    def _look(self, read: Callable[[TimerWheelReader], Rows], of_none: Rows) -> Rows:
+        """The wheel is opened each time: the store may have been replaced since the last scrape.
+        of_none: what `read` would give of an empty wheel."""
         if not self._is_readable:
             return []
+        if not _holds_data(self._files.wheel):
+            return of_none
+        from store.timer.timer_wheel import TimerWheelReader
+
         wheel = TimerWheelReader(self._files.wheel, self._files.precision_ms)
         try:
             return read(wheel)
@@ -99,6 +108,8 @@ class TimerFacts:
         return [(STORAGE, [float(wheel.all_num(self._counters[TIMER_READ_TIME_MS]))])]
 
     def _each_bound(self, wheel: TimerWheelReader) -> Rows:
+        from store.timer.timer_wheel import SLOT_COUNT
+
         precision_ms = self._files.precision_ms
         ends = [min(bound * 1_000 // precision_ms, SLOT_COUNT) for bound in BOUNDS_S]
         nums = wheel.nums(self._clock.now_ms(), ends[-1])
@@ -106,3 +117,16 @@ class TimerFacts:
             ((*STORAGE, str(bound)), [float(nums[start:end].sum())])
             for bound, start, end in zip(BOUNDS_S, [0, *ends[:-1]], ends, strict=True)
         ]
+
+
+def _holds_data(path: Path) -> bool:
+    """Whether anything was ever written to the file; a file system that keeps no holes says so of
+    each that is not empty."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.lseek(fd, 0, os.SEEK_DATA) >= 0
+        finally:
+            os.close(fd)
+    except OSError:  # ENXIO: it is one hole.
+        return False

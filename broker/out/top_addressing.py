@@ -7,15 +7,15 @@ BrokerOuterAPI.dnsLookupAddressByDomain of 5.x.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import re
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import http.client
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ def address_server_url(domain: str, subgroup: str) -> str:
 def fetch_name_servers(url: str, timeout_ms: int = FETCH_TIMEOUT_MS) -> list[str]:
     """The addresses in the first line of the answer, separated by `;`. Raises LookupFailedError:
     no answer, another status than 200, or what no list of addresses is."""
+    # Here: few brokers ask an address server.
+    import http.client
+    import urllib.error
+    import urllib.request
+
     # Straight to it, as Java does: http_proxy and the like are for programs that browse.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline_s = time.monotonic() + timeout_ms / 1000

@@ -31,6 +31,8 @@ NO_COMMIT: Final = -2
 CLEAN_SPAN_MS: Final = 24 * 3600 * 1000
 """A queue that was not popped for so long is forgotten."""
 
+_SOON_MS: Final = 1_000
+"""The watches of a loop in which nothing happens are so far apart."""
 _STALE_ENTRIES: Final = 256
 
 QueueFree = Callable[[str, str, int], None]
@@ -212,8 +214,8 @@ class ConsumerOrderInfoManager(JsonConfigManager):
             times[:] = [(free_ms, *queue) for queue, free_ms in self._noted.items()]
             heapq.heapify(times)
 
-    def tell_free_queues(self) -> None:
-        """Called ten times a second."""
+    def tell_free_queues(self) -> bool:
+        """A watch of the loop. True: another queue is free within a second."""
         now_ms, times = self._clock.now_ms(), self._free_times
         while times and times[0][0] <= now_ms:
             free_ms, topic, group, queue_id = heapq.heappop(times)
@@ -222,6 +224,7 @@ class ConsumerOrderInfoManager(JsonConfigManager):
             del self._noted[topic, group, queue_id]
             if self._on_free is not None and self._find(topic, group, queue_id) is not None:
                 self._on_free(topic, group, queue_id)
+        return bool(times) and times[0][0] - now_ms < _SOON_MS
 
     # -- file ----------------------------------------------------------------------------------
 

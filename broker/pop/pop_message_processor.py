@@ -20,7 +20,7 @@ import msgspec
 
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector_parser import InvalidSelectorError
+from broker.filter.selector import InvalidSelectorError
 from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint

@@ -66,6 +66,8 @@ _MAX_PER_PASS: Final = 128
 _MOST_BODY: Final = 65_536
 """Bytes of a check point or ack. Each names 32 messages at most, in less than 3 KiB."""
 _BUSY_MS: Final = 5
+_IDLE_MS: Final = 1_000
+"""A pass that finds nothing comes this often while nothing happens on the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +167,20 @@ class PopReviveService:
             self._save(queue, all_is_flushed=True)
 
     def _run_when_due(self) -> None:
-        if self._running and self._loop is not None:
-            self._loop.call_at_multiple(self.run_pass(), self._run_when_due)
+        if not self._running or self._loop is None:
+            return
+        wait_ms = self.run_pass()
+        if wait_ms < _IDLE_MS and self._is_idle():
+            # Records come in a turn of the loop only.
+            self._loop.call_at_watch(self._run_when_due)
+        else:
+            self._loop.call_at_multiple(wait_ms, self._run_when_due)
+
+    def _is_idle(self) -> bool:
+        return all(
+            queue.is_idle and queue.next_read >= self._end_of(self._topic, queue.queue_id)
+            for queue in self._queues
+        )
 
     def run_pass(self) -> int:
         """Read and revive within the limits of a turn; returns the ms until the next pass."""

@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 _STORE_POLL_S: Final = 0.01
-_SERVE_POLL_MS: Final = 200
 
 
 class Child:
@@ -62,6 +61,8 @@ class Child:
         """This process's counters, including those of its predecessors."""
         self.stopping = threading.Event()
         self._stop_seen = False
+        self._signalled, self._signals = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        """A signal's number comes here, whichever thread the kernel gave it to."""
         self._on_stop: Callable[[], None] = lambda: None
 
     @property
@@ -101,15 +102,21 @@ class Child:
             self.page.beat_starting(self.index)
         return True
 
-    def serve(self, *servers: CommandServer, each_turn: Callable[[], None] = lambda: None) -> None:
-        """Serve the commands of other processes until asked to stop. each_turn() is called several
-        times a second, on this thread."""
+    def serve(
+        self,
+        *servers: CommandServer,
+        each_turn: Callable[[], None] = lambda: None,
+        turn_ms: int | None = None,
+    ) -> None:
+        """Serve the commands of other processes until asked to stop. each_turn: called every
+        `turn_ms` and after each command, on this thread."""
         poll = select.poll()
+        poll.register(self._signalled, select.POLLIN)
         for server in servers:
             poll.register(server.fileno(), select.POLLIN)
         while not self.stopping.is_set():
             each_turn()
-            if poll.poll(_SERVE_POLL_MS):
+            if poll.poll(turn_ms):
                 for server in servers:
                     server.step()
 
@@ -132,6 +139,7 @@ class Child:
         faulthandler.enable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._handle_stop)
+        signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
         _die_with_parent(self.boot)
         watch = threading.Thread(target=self._watch_parent, name="ParentWatch", daemon=True)
         watch.start()

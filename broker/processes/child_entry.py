@@ -1,7 +1,11 @@
 """child_entry: how a child that the supervisor forks begins.
 
-Runs on the supervisor's main thread before it forks; the supervisor of a broker and that of a
-container use it. Its use as it is: tests/broker/supervisor/test_forked_process.py.
+Runs on the main thread of the forked child; the supervisor of a broker and that of a container pass
+it on. The child imports its own modules: those that the supervisor imported before it forks would
+stay in the supervisor, and in every other child, and each process gets its own copy of a page as
+soon as it counts a reference to one object in it.
+
+Its use as it is: tests/broker/supervisor/test_forked_process.py.
 """
 
 from __future__ import annotations
@@ -9,7 +13,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable
 
 from broker.processes.child import run_child
 from broker.supervisor.child_state import ChildEntry
@@ -19,9 +22,9 @@ from store.disk_fault_hooks import are_installed
 
 def child_entry(module: str) -> ChildEntry | None:
     """How a forked child begins. None where each process has to put disk faults in place itself."""
-    return None if are_installed() else functools.partial(_import_main, module)
+    return None if are_installed() else functools.partial(_run, module)
 
 
-def _import_main(module: str) -> Callable[[int], None]:
+def _run(module: str, boot_fd: int) -> None:
     os.environ.update(NUMPY_ENVIRONMENT)
-    return functools.partial(run_child, importlib.import_module(module).main)
+    run_child(importlib.import_module(module).main, boot_fd)

@@ -38,6 +38,7 @@ from broker.processes.supervising import print_line
 from broker.settings.changed_settings import ChangedSettings
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildSpec
+from broker.supervisor.compile_program import compile_program
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.descriptor_limit import raise_descriptor_limit
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
@@ -113,6 +114,10 @@ class ContainerProcess:
         self._listeners: list[socket.socket] = []
         self._namesrv: socket.socket | None = None
         self._configured: list[ContainedOptions] = []
+        wanted = options.container.compile_modules
+        self._compiling = compile_program(os.environ, log_dir, is_wanted=wanted)
+        self._brokers_serve = False
+        """Since the last tick. Set on a request thread."""
 
     # -- open ------------------------------------------------------------------------------------
 
@@ -166,10 +171,20 @@ class ContainerProcess:
                 self._page,
                 self._clock,
                 ChildTimeouts(hang_ms=self._options.container.process_hang_timeout_millis),
-                LifeStages(on_started=self._begin, on_tick=self._brokers.watch, on_stop=self._end),
+                LifeStages(on_started=self._begin, on_tick=self._tick, on_stop=self._end),
                 home=Path(__file__).resolve().parents[2],
             )
-            return self._supervisor.run()
+            try:
+                return self._supervisor.run()
+            finally:
+                self._compiling.stop()
+
+    def _tick(self) -> None:
+        self._brokers.watch()
+        if self._brokers_serve:
+            self._brokers_serve = False
+            self._compiling.start()
+        self._compiling.tick()
 
     def _begin(self) -> None:
         """The container's threads; none exists while the name server is forked."""
@@ -201,6 +216,7 @@ class ContainerProcess:
         """On a request thread."""
         try:
             self._brokers.await_configured(started)
+            self._brokers_serve = True
         except BrokerStartError as error:
             self._stop_for(error)
         except Exception as error:  # the service guard: logged, then the container stops

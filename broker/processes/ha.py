@@ -36,11 +36,11 @@ from ha.inspection import Inspection, Verdict
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
 from ha.replica_memory import ReplicaMemory
 from ha.shared_secret import SharedSecretError, read_shared_secret
+from ha.source_files import LogSource
 from ha.transport import HaTlsError
-from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
-from ipc.control_page import ProcessIndex
+from ipc.control_page import BEAT_MS, ProcessIndex
 from ipc.kept_heap import keep_freed_memory
 from ipc.queue_table import QueueTableReader
 from ipc.service_thread import ServiceThread
@@ -215,6 +215,7 @@ def main(child: Child) -> None:
     child.serve(
         CommandServer(channel, _handlers(service), clock, refusals=(StoreError,)),
         each_turn=lambda: child.page.beat(ProcessIndex.HA),
+        turn_ms=BEAT_MS,
     )
     service.shutdown()
     for thread in watching:
@@ -279,6 +280,7 @@ def _build(
         own_identity(options),
         others,
         slave if log_files.is_slave else None,
+        loans=child.socket("channel", "ha->lent") if waits else None,
     )
 
 

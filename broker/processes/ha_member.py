@@ -27,7 +27,7 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
-from broker.failover.process_watch import ProcessWatch
+from broker.failover.process_watch import LOOK_MS, ProcessWatch
 from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
@@ -52,9 +52,9 @@ from ha.control_slots import (
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells
 from ha.shared_secret import SharedSecretError
+from ha.source_files import LogSource
 from ha.taken_role import FILE_NAME as ROLES
 from ha.transport import HaTlsError
-from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import CommandServer
 from ipc.control_page import ProcessIndex
@@ -328,6 +328,7 @@ class MemberProcess:
         child.serve(
             CommandServer(channel, handlers, self._clock, refusals=(StoreError,)),
             each_turn=turn,
+            turn_ms=LOOK_MS,
         )
 
     def shutdown(self) -> None:

@@ -14,7 +14,7 @@ from broker.processes.child import Child, run_child
 from broker.settings.supervisor_config import SupervisorConfig
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT
 from conf.config_loader import build
-from ipc.control_page import ProcessIndex
+from ipc.control_page import BEAT_MS, ProcessIndex
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import run_embedded
@@ -42,6 +42,7 @@ def _serve(child: Child) -> None:
         tls=ServerTls(build(TlsConfig, child.boot.settings)),
         on_stop=child.on_stop,
         beat=lambda: child.page.beat(ProcessIndex.NAMESRV),
+        beat_ms=BEAT_MS,
     )
 
 

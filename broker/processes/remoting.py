@@ -26,7 +26,7 @@ from ipc.clock import process_clock
 
 log = logging.getLogger(__name__)
 
-_CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
+_CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha", "remoting<-lent")
 
 
 def main(child: Child) -> None:

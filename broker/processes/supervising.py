@@ -2,8 +2,8 @@
 
 Runs on the supervisor's main thread. `open` takes the store's lock, binds every port and creates
 the shared memory, bells and channels; a failing step raises one clear error and undoes the others.
-`run` starts the children, importing the modules of each, and monitors them
-(broker/supervisor/supervisor.py). No policy, no message handling.
+`run` starts the children and monitors them (broker/supervisor/supervisor.py). No policy, no message
+handling.
 
 Tested by tests/broker/container/test_broker_container.py.
 """
@@ -20,13 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import kept_sends
-from broker.metrics.member_facts import MemberFacts, find_member_facts
-from broker.metrics.metrics_collector import BrokerCollector, StorageFacts, timer_sources
-from broker.metrics.metrics_dump import MetricsDump, dump_settings
-from broker.metrics.readiness import replicas_needed
-from broker.metrics.replication_snapshot import ReplicationSnapshot
-from broker.metrics.supervisor_metrics import SupervisorMetrics
-from broker.metrics.supervisor_slots import SupervisorSlots
 from broker.out.control_slots import EMBEDS_NAME_SERVER, NAME_SERVERS_MISSING
 from broker.processes.child_entry import child_entry
 from broker.settings.changed_settings import ChangedSettings
@@ -40,18 +33,16 @@ from broker.supervisor.listening_sockets import bind_listener, bind_remoting, ow
 from broker.supervisor.supervisor import Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
 from ipc.bell import Bell
-from ipc.clock import Clock, SystemClock
-from ipc.clock_error import ClockError
+from ipc.clock import Clock
 from ipc.command_channel import create_channel
 from ipc.control_page import ControlPage, ProcessIndex
-from ipc.metric_slots import MetricSlotsReader, create_metric_slots
+from ipc.metric_slots import create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
-from remoting.metrics.metrics_server import MetricsServer
 from store.control_slots import write_refusal
 from store.store_lock import StoreLock
 
 if TYPE_CHECKING:
-    from broker.metrics.timer_facts import TimerFacts
+    from broker.processes.supervisor_services import SupervisorServices
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +107,7 @@ class BrokerProcess:
         self.stop_reason = ""
         """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
-        self._dump: MetricsDump | None = None
-        self._metrics: MetricsServer | None = None
-        self._slots: SupervisorSlots | None = None
+        self._services: SupervisorServices | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -142,6 +131,7 @@ class BrokerProcess:
                 asking, answering = create_channel()
                 self._channels[f"{client}->{server}"] = asking
                 self._channels[f"{server}<-{client}"] = answering
+            self._channels["ha->lent"], self._channels["remoting<-lent"] = create_channel()
             self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
             if self._writes_pid_file:
                 undo.callback(remove_pid_file, write_pid_file("mqbroker", os.getpid()))
@@ -202,7 +192,7 @@ class BrokerProcess:
                 self._clock,
                 ChildTimeouts(hang_ms=self._options.supervisor.process_hang_timeout_millis),
                 LifeStages(
-                    on_started=self._begin_metrics,
+                    on_started=self._begin_services,
                     on_tick=self._tick,
                     on_reopen=self._reset_queue_table,
                     on_answered=lambda in_order: self._end_dump(in_order=in_order),
@@ -214,73 +204,29 @@ class BrokerProcess:
             finally:
                 self.stop_reason = self._supervisor.stop_reason
                 self._console.stop()
-                self._end_dump(in_order=False)
-                for thread in (self._slots, self._metrics):
-                    if thread is not None:
-                        thread.shutdown()
+                if self._services is not None:
+                    self._services.end()
 
-    def _begin_metrics(self) -> None:
+    def _begin_services(self) -> None:
         """The supervisor's other threads; none exists while it forks its children."""
-        member = find_member_facts(self._options, self._page.counters, self._clock)
-        collector = self._collector(member)
-        self._begin_dump(collector, member)
-        site = SupervisorMetrics(collector, self._options.broker)
-        self._metrics = MetricsServer(self._listeners["metrics"], site)
-        self._metrics.start()
-        most = self._options.supervisor.metrics_max_series
-        self._slots = SupervisorSlots(self._metrics_fd, most, collector.own_sources)
-        self._slots.start()
+        # Not before: what is imported is in each child that is forked afterwards.
+        from broker.processes.supervisor_services import SupervisorServices
 
-    def _begin_dump(self, collector: BrokerCollector, member: MemberFacts | None) -> None:
-        settings = dump_settings(self._options)
-        if settings is None:
-            return
-        changed, children = ChangedSettings(self._changes_fd), self._supervisor.children
-        snapshot = ReplicationSnapshot(
-            self._options, changed, collector, self._page, children, self._clock, member
+        self._services = SupervisorServices(
+            self._options,
+            page=self._page,
+            children=self._supervisor.children,
+            clock=self._clock,
+            metrics_fd=self._metrics_fd,
+            changes_fd=self._changes_fd,
         )
-        # A clock that is off for a test is held by nobody.
-        error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        dump = MetricsDump(
-            settings, snapshot.take, self._clock, error, self._ended, snapshot.find_id
+        self._services.begin(
+            self._listeners["metrics"], kept_sends.KeptSends(self._kept_fd), self._ended
         )
-        kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
-        collector.watch_dump(dump)
-        dump.start()
-        self._dump = dump
 
     def _end_dump(self, *, in_order: bool) -> None:
-        """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all
-        that it has answered; ha runs, so that the line shows the replicas as they are."""
-        if self._dump is not None:
-            self._dump.shutdown(in_order=in_order)
-
-    def _collector(self, member: MemberFacts | None) -> BrokerCollector:
-        options = self._options
-        return BrokerCollector(
-            MetricSlotsReader(self._metrics_fd),
-            self._page,
-            self._supervisor.children,
-            StorageFacts(options.store.root, options.store.log_directories),
-            self._clock,
-            replicas_needed=replicas_needed(options),
-            dump_interval_s=options.supervisor.metrics_dump_interval_seconds,
-            further=timer_sources(self._timer_facts()) | (member.sources() if member else {}),
-        )
-
-    def _timer_facts(self) -> TimerFacts:
-        # Imports numpy, whose threads would keep the supervisor from forking: not before it has.
-        from broker.metrics.timer_facts import TimerFacts, TimerFiles
-
-        store = self._options.store
-        files = TimerFiles(
-            enabled=store.timer_wheel_enable,
-            wheel=store.timer_wheel_path,
-            metrics=store.timer_metrics_path,
-            precision_ms=store.timer_precision_ms,
-        )
-        max_series = self._options.supervisor.metrics_max_series
-        return TimerFacts(files, self._page, self._clock, max_series)
+        if self._services is not None:
+            self._services.end_dump(in_order=in_order)
 
     def _reset_queue_table(self) -> None:
         """A resync may remove queues; no process has the table mapped at this point."""

@@ -4,7 +4,8 @@ Runs on the loop thread of `remoting`. A consumer's pulls of a queue differ in t
 and whatever stands in a pull's way (topic, group, permissions, subscription, mode) is hardly ever
 another than a moment ago. So what all checks together have let through is kept, with what they
 looked at: the next pull is let through if each of these is still the same object or number. Then
-its records are taken at once out of a block of units that was read and checked for an earlier one.
+its records are taken at once out of a block of units that was read and checked for an earlier one,
+all of them or those with the tags that the group wants.
 Whatever is different, and every pull that does not simply find messages, is PullMessageProcessor's,
 which answers the same bytes: here nothing is decided, looked up in a file, corrected or refused.
 
@@ -29,6 +30,8 @@ from broker.pull.pull_message_reader import PullMessageReader
 from broker.pull.pull_parts import PullParts
 from broker.pull.pull_settings import PullSettings
 from broker.pull.pull_start import PROXY_FOR_BROADCAST
+from broker.store_access.tagged_units import Found
+from broker.store_access.unit_block import UnitBlock
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection
@@ -46,10 +49,11 @@ _FOUND: Final = 0
 
 
 class KnownPull:
-    """What the checks of a pull without a filter looked at. Owned by: the loop thread."""
+    """What the checks of a pull looked at. Owned by: the loop thread."""
 
     __slots__ = (
         "brings_expression",
+        "codes",
         "expression",
         "expression_type",
         "group",
@@ -68,9 +72,11 @@ class KnownPull:
         revision: int,
         sub_version: int,
         row: int,
+        codes: frozenset[int] | None,
     ) -> None:
         """revision: of the group's consumers. sub_version: of its subscription; a pull that brings
-        its expression needs none. row: of the queue, in the queue table."""
+        its expression needs none. row: of the queue, in the queue table. codes: of the tags that
+        are wanted; None: all messages are."""
         self.names: Final = (header.consumerGroup, header.topic)
         self.topic: Final = topic
         self.group: Final = group
@@ -80,6 +86,7 @@ class KnownPull:
         self.expression_type: Final = header.expressionType
         self.sub_version: Final = sub_version
         self.row: Final = row
+        self.codes: Final = codes
 
 
 class KnownPulls:
@@ -116,9 +123,9 @@ class KnownPulls:
         self._pulls.clear()
 
     def note(self, connection: Connection, header: PullHeader) -> None:
-        """Such a pull found a run of records in a queue with units, without a filter: let through
-        those that follow it. What they are compared with is taken before it is checked: what is
-        changed meanwhile, by another thread, is then another one."""
+        """Such a pull found a run of records in a queue with units, whose properties it did not
+        look at: let through those that follow it. What they are compared with is taken before it is
+        checked: what is changed meanwhile, by another thread, is then another one."""
         name, topic_name, queue_id = header.consumerGroup, header.topic, header.queueId
         consumers = self._consumers
         revision = consumers.revision(name)
@@ -127,9 +134,10 @@ class KnownPulls:
         if topic is None or group is None or row is None or consumers.is_broadcasting(name):
             return
         try:
-            if self._check(connection, header) != (None, None):
-                return
+            codes, properties = self._check(connection, header)
         except RequestError:
+            return
+        if properties is not None:
             return
         sub_version = 0
         if header.sysFlag & FLAG_SUBSCRIPTION:
@@ -142,7 +150,7 @@ class KnownPulls:
             sub_version = subscription.sub_version
         if len(self._pulls) >= _LIMIT:
             self._pulls.clear()
-        known = KnownPull(header, topic, group, revision, sub_version, row)
+        known = KnownPull(header, topic, group, revision, sub_version, row, codes)
         self._pulls[name, topic_name, queue_id] = known
 
     def answer(
@@ -156,7 +164,8 @@ class KnownPulls:
         """Whether it was answered; if not, nothing has happened. Not for static topics. code: of
         the request. template: of the answer, in the form of the pull."""
         name, topic, queue_id = header.consumerGroup, header.topic, header.queueId
-        known = self._pulls.get((name, topic, queue_id))
+        reader = name, topic, queue_id
+        known = self._pulls.get(reader)
         if known is None:
             return False
         # First what most of those fail at that fail: the queue's end, and a new block.
@@ -166,10 +175,16 @@ class KnownPulls:
             return False
         if count < 1:
             count = 1
-        if count > high - offset:
-            count = high - offset
-        block = self._units.find_block(topic, queue_id, offset, count, generation)
-        if block is None:
+        settings, codes = self._settings, known.codes
+        block: UnitBlock | None = None
+        tagged: Found | None = None
+        if codes is None:
+            if count > high - offset:
+                count = high - offset
+            block = self._units.find_block(topic, queue_id, offset, count, generation)
+        else:
+            tagged = self._reader.find_tagged(reader, offset, count, codes, generation, settings)
+        if block is None and tagged is None:
             return False
         if (
             header.requestSource == PROXY_FOR_BROADCAST
@@ -193,11 +208,18 @@ class KnownPulls:
             or not self._is_readable(name, topic)
         ):
             return False
-        settings = self._settings
-        run = self._reader.take_run(block, offset, count, settings)
-        if run is None:
-            return False
-        pieces, size, count, slow = run
+        if block is not None:
+            run = self._reader.take_run(block, offset, count, settings)
+            if run is None:
+                return False
+            pieces, size, count, slow = run
+            following = offset + count
+        else:
+            assert tagged is not None
+            taken = self._reader.take_tagged(tagged, count, settings)
+            if taken is None:
+                return False
+            pieces, size, count, slow, following = taken
         # From here on it is answered.
         name, topic = names = known.names
         if flags & FLAG_COMMIT_OFFSET and settings.commits_offsets:
@@ -219,7 +241,6 @@ class KnownPulls:
         if settings.slave_read_enable:
             group = known.group
             suggested = group.which_broker_when_consume_slowly if slow else group.broker_id
-        following = offset + count
         self._note_pull(name, topic, queue_id, following)
         values = (_FOUND, suggested, following, low, high, opaque, b"FOUND")
         head = template.render(values, size)

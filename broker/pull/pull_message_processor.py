@@ -33,7 +33,7 @@ from broker.pull.pull_answer import (
     pull_template,
     refuse,
 )
-from broker.pull.pull_message_reader import PullMessageReader, QueuePlace
+from broker.pull.pull_message_reader import PullMessageReader
 from broker.pull.pull_parts import PullParts
 from broker.pull.pull_read import PullRead, read_outside
 from broker.pull.pull_settings import PullSettings
@@ -42,6 +42,7 @@ from broker.pull.pull_subscription import (
     PullSubscriptions,
     forbidden,
 )
+from broker.pull.unit_chooser import QueuePlace
 from broker.store_access.pages_ahead import PagesAhead, PagesMissingError
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.connection import Connection

@@ -1,31 +1,26 @@
 """PullMessageReader: the records of a queue that a pull is given.
 
 Runs on the loop thread of `remoting`. Reads the consume queue through CheckedUnits and lends views
-of the mapped commit log: no message is copied or joined here. Limits and statuses are those of
-RocketMQ's DefaultMessageStore.getMessage. Three ways to choose units (all, by tags, by properties)
-end in one way to take their records; a run of records that nothing stands in the way of is taken at
-once, which is what most pulls find. Knows no request.
+of the mapped commit log; only many small records of one size are copied at once. Limits and
+statuses are those of RocketMQ's DefaultMessageStore.getMessage. UnitChooser chooses units, and
+there is one way to take their records; a run of records that nothing stands in the way of is taken
+at once, which is what most pulls find. Knows no request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
-from broker.filter.selector_verdicts import VerdictTable
-from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import SCAN_LIMIT_MS, UnitMarks
 from broker.longpolling.pull_header import PullHeader, Wanted
 from broker.pull.cold_pulls import ColdPulls
 from broker.pull.pull_read import PullRead
 from broker.pull.pull_settings import PullSettings
+from broker.pull.unit_chooser import Chosen, QueuePlace, UnitChooser, all_of, scan_of
 from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.pages_ahead import PagesAhead
-from broker.store_access.unit_block import Places, UnitBlock
+from broker.store_access.tagged_units import Found, Reader, TaggedUnits
+from broker.store_access.unit_block import UnitBlock
 from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
@@ -37,32 +32,15 @@ from store.get_message_status import (
     NO_MATCHED_MESSAGE,
     OFFSET_FOUND_NULL,
 )
-from store.put_aside import is_of_record
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
-from store.unit_check import as_units
 
-_SCAN_UNITS: Final = 800
 _FOUND: Final = 0
+_COPIED: Final = 1 << 16
+"""Bytes: what is not longer is joined before it is sent in any case (remoting/connection.py)."""
 
-
-class QueuePlace(NamedTuple):
-    """Where a pull reads, and the bounds of the queue: low <= offset < high."""
-
-    topic: str
-    queue_id: int
-    offset: int
-    low: int
-    high: int
-
-
-class _Chosen(NamedTuple):
-    """The units that were looked at, and those of them that are wanted: their numbers, where
-    their records are, and of what size."""
-
-    raw: bytes
-    numbers: Sequence[int]
-    phys: Sequence[int]
-    sizes: Sequence[int]
+Run = tuple[list[Buffer], int, int, bool]
+"""Records: their pieces, size and count, and whether the last is so far behind that it counts as
+"on disk"."""
 
 
 class _Taken(NamedTuple):
@@ -91,10 +69,9 @@ class PullMessageReader:
         self._counters = page.counters
         self._units = units
         self._log = log
-        self._monotonic_ms = monotonic_ms
         self._cold = cold
-        self._marks = UnitMarks(log, monotonic_ms)
-        self._verdicts = VerdictTable(monotonic_ms)
+        self._chooser = UnitChooser(units, log, monotonic_ms)
+        self._tagged = TaggedUnits(units)
 
     def read(
         self,
@@ -113,139 +90,71 @@ class PullMessageReader:
             block = self._units.block(
                 place.topic, place.queue_id, place.offset, scan, place.high, pages
             )
-            read = None if self._counts_cold() else self._read_run(block, place, scan, settings)
-            if read is not None:
-                return read
-            chosen = _all_of(block.units(place.offset, scan))
-        else:
-            scan = min(max(_SCAN_UNITS, most), left)
-            count = max(min(most, settings.count_in_memory), 1)
-            chosen = self._choose(place, scan, codes, properties, count, pages)
+            if not self._counts_cold():
+                run = self.take_run(block, place.offset, scan, settings)
+                if run is not None:
+                    following = place.offset + run[2]
+                    return _read_of(run, place, following, more_at_hand=following < block.end)
+            chosen = all_of(block.units(place.offset, scan))
+            return self._read_chosen(header, place, chosen, settings)
+        if codes is not None and properties is None and not self._counts_cold():
+            return self._read_tagged(header, place, codes, settings, pages)
+        count, scan = scan_of(most, settings)
+        chosen = self._chooser.choose(place, min(scan, left), codes, properties, count, pages)
         return self._read_chosen(header, place, chosen, settings)
 
-    # -- choosing ------------------------------------------------------------------------------
-
-    def _choose(
+    def _read_tagged(
         self,
+        header: PullHeader,
         place: QueuePlace,
-        scan: int,
-        codes: frozenset[int] | None,
-        properties: MessageFilter | None,
-        count: int,
+        codes: frozenset[int],
+        settings: PullSettings,
         pages: PagesAhead | None,
-    ) -> _Chosen:
-        """Of `scan` units those that are wanted, until there are `count` of them."""
-        topic, queue_id, offset = place.topic, place.queue_id, place.offset
-        if properties is None:
-            raw, numbers = self._units.choose(topic, queue_id, offset, scan, codes, count, pages)
-            return _of_array(raw, numbers)
-        if codes is None and isinstance(properties, ExpressionMessageFilter):
-            chosen = self._find_by_verdicts(place, scan, properties, count, pages)
-            if chosen is not None:
-                return chosen
-        raw, _ = self._units.choose(topic, queue_id, offset, scan, codes, 0, pages)
-        return self._mark(place, raw, codes, properties, count)
+    ) -> PullRead:
+        """By tags alone."""
+        reader = header.consumerGroup, place.topic, place.queue_id
+        most = max(header.maxMsgNums, 1)
+        count, scan = scan_of(most, settings)
+        found = self._tagged.read_on(reader, place.offset, count, scan, codes, place.high, pages)
+        if found is not None:
+            run = self.take_tagged(found, most, settings)
+            if run is not None:
+                return _read_of(run[:4], place, run[4], more_at_hand=True)
+        scan = min(scan, place.high - place.offset)
+        chosen = self._chooser.choose(place, scan, codes, None, count, pages)
+        read = self._read_chosen(header, place, chosen, settings)
+        if len(chosen.numbers) == count and read.code == _FOUND:
+            self._tagged.note(reader, read.next_offset, codes)
+        return read
 
-    def _mark(
+    def find_tagged(
         self,
-        place: QueuePlace,
-        raw: bytes,
-        codes: frozenset[int] | None,
-        properties: MessageFilter,
-        count: int,
-    ) -> _Chosen:
-        """By looking at each record."""
-        topic, queue_id, units = place.topic, place.queue_id, self._units
+        reader: Reader,
+        offset: int,
+        most: int,
+        codes: frozenset[int],
+        generation: int,
+        settings: PullSettings,
+    ) -> Found | None:
+        """What `take_tagged` takes, if it was found for an earlier pull. most: the pull's limit."""
+        count, scan = scan_of(most, settings)
+        return self._tagged.find(reader, offset, count, scan, codes, generation)
 
-        def is_right(number: int, phy_offset: int, size: int) -> bool:
-            return units.is_right(topic, queue_id, place.offset + number, phy_offset, size)
-
-        raw = self._marks.mark(raw, codes, properties, count, is_right)
-        marks = [tag_code(tags) for _phy, _size, tags in CQ_UNIT.iter_unpack(raw)]
-        return _of_numbers(raw, [number for number, mark in enumerate(marks) if mark])
-
-    def _find_by_verdicts(
-        self,
-        place: QueuePlace,
-        scan: int,
-        wanted: ExpressionMessageFilter,
-        count: int,
-        pages: PagesAhead | None,
-    ) -> _Chosen | None:
-        """The same, block by block. None where that is not possible; it costs time only."""
-        verdicts = self._verdicts.of(wanted.selector)
-        stop_at_ms = self._monotonic_ms() + SCAN_LIMIT_MS
-        at, end = place.offset, place.offset + scan
-        raw = b""
-        numbers: list[int] = []
-        while at < end and len(numbers) < count:
-            block = self._units.find_long_block(place.topic, place.queue_id, at, place.high, pages)
-            if block is None:
-                return None
-            if at == block.end:
-                break
-            places = block.places(self._log.file_size)
-            view = self._view_of(places)
-            if places is None or view is None:
-                return None
-            properties = block.properties(places, view)
-            if properties is None:
-                return None
-            first = at - block.begin
-            last = min(first + verdicts.most, end - block.begin, block.end - block.begin)
-            try:
-                found, looked_at = verdicts.find_matches(
-                    view,
-                    properties[0][first:last].tolist(),
-                    properties[1][first:last].tolist(),
-                    count - len(numbers),
-                    stop_at_ms,
-                )
-            except Exception as error:
-                if not is_of_record(error):
-                    raise
-                return None  # A look at each record finds out which one it is.
-            numbers += [number + at - place.offset for number in found]
-            raw += block.units(at, looked_at)
-            at += looked_at
-            if (block.ends_file and at == block.end) or self._monotonic_ms() >= stop_at_ms:
-                break
-        return _of_numbers(raw, numbers)
-
-    def _view_of(self, places: Places | None) -> memoryview | None:
-        """The file with the records of the block, if all of them are still there."""
-        if places is None:
-            return None
-        return self._log.view_of_file(places.file_start + int(places.starts[0]))
-
-    # -- taking --------------------------------------------------------------------------------
-
-    def _read_run(
-        self, block: UnitBlock, place: QueuePlace, scan: int, settings: PullSettings
-    ) -> PullRead | None:
-        run = self.take_run(block, place.offset, scan, settings)
+    def take_tagged(
+        self, found: Found, most: int, settings: PullSettings
+    ) -> tuple[list[Buffer], int, int, bool, int] | None:
+        """As `take_run`, and the offset that follows."""
+        block, first = found
+        run = self.take_run(block.units, first, most, settings)
         if run is None:
             return None
-        pieces, size, count, slow = run
-        return PullRead(
-            _FOUND,
-            FOUND,
-            place.offset + count,
-            place.low,
-            place.high,
-            slow,
-            pieces=pieces,
-            size=size,
-            count=count,
-            more_at_hand=place.offset + count < block.end,
-        )
+        return *run, block.offsets[first + run[2] - 1] + 1
 
     def take_run(
         self, block: UnitBlock, offset: int, scan: int, settings: PullSettings
-    ) -> tuple[list[Buffer], int, int, bool] | None:
+    ) -> Run | None:
         """The records from `offset` on, at most `scan` of them, if all are there, in one file, and
-        within the limits: half of what unpacking unit by unit costs. None otherwise. Their pieces,
-        size and count, and whether the last is so far behind that it counts as "on disk"."""
+        within the limits: half of what unpacking unit by unit costs. None otherwise."""
         log = self._log
         places = block.places(log.file_size)
         if places is None or offset >= block.end:
@@ -269,13 +178,15 @@ class PullMessageReader:
         pieces: list[Buffer]
         if end - start == size:
             pieces = [view[start:end]]
+        elif places.is_alike and size <= _COPIED and end <= len(view):
+            pieces = [places.copy(view, first, last)]
         else:
             pairs = zip(starts[first:last].tolist(), ends[first:last].tolist(), strict=True)
             pieces = [view[start:end] for start, end in pairs]
         return pieces, size, last - first, file_start + starts[last - 1] < memory_edge
 
     def _read_chosen(
-        self, header: PullHeader, place: QueuePlace, chosen: _Chosen, settings: PullSettings
+        self, header: PullHeader, place: QueuePlace, chosen: Chosen, settings: PullSettings
     ) -> PullRead:
         max_phy = self._counters[MAX_PHY_OFFSET]
         memory_edge = max_phy - settings.memory_limit
@@ -310,7 +221,7 @@ class PullMessageReader:
         return PullRead(ResponseCode.PULL_NOT_FOUND, OFFSET_FOUND_NULL, place.offset, low, high)
 
     def _take_at_once(
-        self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings
+        self, chosen: Chosen, most: int, memory_edge: int, settings: PullSettings
     ) -> _Taken | None:
         """What `_take` gives, where all records are there, in one file and within the limits: a
         quarter of its work, for nearly every pull with a filter. None otherwise."""
@@ -342,7 +253,7 @@ class PullMessageReader:
         scanned = chosen.numbers[count - 1] + 1 if is_full else len(chosen.raw) // CQ_UNIT_SIZE
         return _Taken(pieces, count, size, scanned, [])
 
-    def _take(self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings) -> _Taken:
+    def _take(self, chosen: Chosen, most: int, memory_edge: int, settings: PullSettings) -> _Taken:
         """Views of the records, neighbours in one. memory_edge: below it the limits are those of
         what is on disk."""
         file_size, min_phy = self._log.file_size, self._counters[MIN_PHY_OFFSET]
@@ -390,19 +301,20 @@ class PullMessageReader:
         return self._cold is not None and self._cold.enabled
 
 
-def _all_of(raw: bytes) -> _Chosen:
-    count = len(raw) // CQ_UNIT_SIZE
-    return _of_numbers(raw, range(count))
-
-
-def _of_array(raw: bytes, numbers: NDArray[np.int64]) -> _Chosen:
-    units = as_units(raw)[numbers]
-    return _Chosen(raw, numbers.tolist(), units["phy_offset"].tolist(), units["size"].tolist())
-
-
-def _of_numbers(raw: bytes, numbers: Sequence[int]) -> _Chosen:
-    units = [CQ_UNIT.unpack_from(raw, number * CQ_UNIT_SIZE) for number in numbers]
-    return _Chosen(raw, numbers, [unit[0] for unit in units], [unit[1] for unit in units])
+def _read_of(run: Run, place: QueuePlace, following: int, *, more_at_hand: bool) -> PullRead:
+    pieces, size, count, slow = run
+    return PullRead(
+        _FOUND,
+        FOUND,
+        following,
+        place.low,
+        place.high,
+        slow,
+        pieces=pieces,
+        size=size,
+        count=count,
+        more_at_hand=more_at_hand,
+    )
 
 
 def _last_phy(raw: bytes, taken: _Taken, max_phy: int) -> int:

@@ -30,8 +30,8 @@ class PullRead(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     count: int = 0
     more_at_hand: bool = False
-    """They were taken at once, without a filter, from a block of units which holds the next, too:
-    the pull that follows can have them from KnownPulls."""
+    """They were taken at once, all or those with some tags, from a block of units which holds the
+    next, too: the pull that follows can have them from KnownPulls."""
 
 
 def read_outside(

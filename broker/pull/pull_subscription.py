@@ -15,12 +15,12 @@ from typing import Final
 
 from broker.client.consumer_manager import ConsumerManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.filter.filter_factory import FilterFactory, is_tag_type
+from broker.filter.filter_factory import FilterFactory, is_tag_type, prepare_to_compile
 from broker.filter.message_filter import (
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
 )
-from broker.filter.selector_parser import InvalidSelectorError, Selector
+from broker.filter.selector import InvalidSelectorError, Selector
 from broker.filter.subscription_filter import TagExpressions
 from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader, Wanted
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
@@ -60,6 +60,8 @@ class PullSubscriptions:
         self._filter_support_retry = filter_support_retry
         self._tags = TagExpressions()
         self._factory = FilterFactory()
+        if enable_property_filter:
+            prepare_to_compile()
 
     def wanted(self, header: PullHeader, group: SubscriptionGroupConfig) -> Wanted:
         """The filters of one pull. Raises RequestError."""

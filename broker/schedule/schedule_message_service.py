@@ -51,7 +51,7 @@ FIRST_DELAY_MS: Final = 1_000
 _LOOK_MS: Final = 100
 """Maximum polling interval of a level with messages."""
 _EMPTY_LOOK_MS: Final = 500
-"""Polling interval of an empty level; at most half of its delay."""
+"""Of an empty level; with all of them empty, the next look comes when the loop has had events."""
 _BUSY_MS: Final = 5
 _PER_TURN: Final = 64
 _TURN_NS: Final = 2_000_000
@@ -239,7 +239,8 @@ class ScheduleMessageService:
         if level.next_offset < low:
             self._skip(level, low - level.next_offset, "expired, undelivered")
         if level.next_offset >= high:
-            return max(_LOOK_MS, min(_EMPTY_LOOK_MS, level.delay_ms // 2))
+            is_coming = level.next_offset < self._end(level.queue_id)
+            return _LOOK_MS if is_coming else _EMPTY_LOOK_MS
         unit = self._parts.units.read(SCHEDULE_TOPIC, level.queue_id, level.next_offset, 1, high)
         if len(unit) < CQ_UNIT.size:
             return _LOOK_MS

@@ -43,6 +43,8 @@ class SupervisorConfig:
     console_enable: bool = setting(False,
         "start the console in the browser beside the broker, on 127.0.0.1; it may fail alone")
     console_port: int = setting(8088, "port of that console; 0: any free port", ge=0, le=65535)
+    compile_modules: bool = setting(True,
+        "in a checkout with a C compiler: compile modules for the next start, beside the broker")
     process_hang_timeout_millis: int = setting(30_000,
         "a process without a heartbeat for this long has its stacks dumped and is restarted; while "
         "it starts, at least 30 s apply", unit="ms", ge=1000)

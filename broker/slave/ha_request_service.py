@@ -10,6 +10,7 @@ particular command.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 from collections import deque
@@ -21,7 +22,6 @@ from ipc.command_channel import CommandHandler, CommandRequest, CommandServer
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import StoreError
 
-_POLL_MS: Final = 200
 _LONGEST_SLEEP_MS: Final = 10_000
 """Maximum sleep of a thread that is woken for each request."""
 
@@ -41,8 +41,10 @@ class HaRequestService(ServiceThread):
         super().__init__("HaRequestService", on_failure=on_failure)
         self._server = CommandServer(sock, handlers, clock, refusals=(StoreError,))
         self._commands = {name: _CommandThread(name, self._server, on_failure) for name in handlers}
+        self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
-        self._poll.register(self._server.fileno(), select.POLLIN)
+        for descriptor in (self._server.fileno(), self._stop_fd):
+            self._poll.register(descriptor, select.POLLIN)
 
     def start(self) -> None:
         """Start the receiving thread and those of the commands, once."""
@@ -57,10 +59,13 @@ class HaRequestService(ServiceThread):
             stopped = command.shutdown(timeout_ms) and stopped
         return stopped
 
+    def interrupt(self) -> None:
+        """It sleeps until something comes."""
+        os.eventfd_write(self._stop_fd, 1)
+
     def step(self) -> None:
         """Wait for one request and pass it to its thread."""
-        if not self._poll.poll(_POLL_MS):
-            return
+        self._poll.poll()
         with contextlib.suppress(BlockingIOError):
             request = self._server.receive()
             if request is None:

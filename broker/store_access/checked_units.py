@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.store_access.pages_ahead import PagesAhead
-from broker.store_access.unit_block import UnitBlock
+from broker.store_access.unit_block import TaggedBlock, UnitBlock
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
-from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, Units
 from store.unit_check import (
     as_units,
     count_plausible,
@@ -35,6 +35,8 @@ from store.unit_check import (
 _BLOCK: Final = 1_024
 """Units; 20 KB."""
 _LEAST_BLOCK: Final = 32
+_SCAN: Final = 4_096
+"""Units whose tags are looked at at once for who reads on; at most a block of them is kept."""
 _LONG_CHECK_NS: Final = 300_000
 """Of processor time. A thousand records take 50 to 200 us, but 7,000 where the disk has written
 them into memory that a virtual machine never used before: their pages are touched here first, 5 us
@@ -136,6 +138,14 @@ class CheckedUnits:
             return None
         return self._check_block((topic, queue_id, queue_offset), 1, ahead, generation, raw, pages)
 
+    def generation_of(self, topic: str, queue_id: int) -> int:
+        """Of the queue now: blocks of another one are out of date."""
+        return self._table.generation_of(topic, queue_id)
+
+    def believes(self, block: UnitBlock, generation: int) -> bool:
+        """Whether it may still be used. generation: of the queue now."""
+        return block.generation == generation and self._monotonic_s() < block.believed_until_s
+
     def find_block(
         self, topic: str, queue_id: int, queue_offset: int, count: int, generation: int
     ) -> UnitBlock | None:
@@ -218,9 +228,7 @@ class CheckedUnits:
             pages.check(raw[: good * CQ_UNIT_SIZE])
         chosen = np.zeros(0, np.int64)
         if limit:
-            tags = units["tags_code"][:good].astype(np.int64).astype(np.int32)
-            wanted = np.ones(good, np.bool_) if codes is None else _is_one_of(tags, codes)
-            chosen = np.flatnonzero(wanted)
+            chosen = _with_tags(units[:good], codes)
             end = int(chosen[limit]) if len(chosen) > limit else good
             chosen = chosen[:limit]
             if pages is not None:
@@ -236,6 +244,43 @@ class CheckedUnits:
         if good < len(units) or not len(units):
             self._note_damaged(topic, queue_id, queue_offset + good)
         return raw[: good * CQ_UNIT_SIZE], chosen
+
+    def tagged(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        high: int,
+        codes: frozenset[int],
+        pages: PagesAhead | None,
+    ) -> TaggedBlock:
+        """The units with these tags among many from `queue_offset` on, as far as they are right and
+        not sparse. high, pages: see `read`. What is wrong is reported by who comes to it."""
+        generation = self._table.generation_of(topic, queue_id)
+        units = as_units(
+            self._read_units(topic, queue_id, queue_offset, min(_SCAN, high - queue_offset))
+        )
+        end = count_plausible(units)
+        numbers = _with_tags(units[:end], codes)
+        chosen = units[numbers]
+        phys = chosen["phy_offset"].astype(np.int64)
+        most = min(self._ahead, int((phys - phys[:1] <= _SPARSE_BYTES).sum()))
+        if pages is not None:
+            pages.check(chosen[:most].tobytes())
+        offsets = numbers + queue_offset
+        began_ns = self._thread_time_ns()
+        right = right_units(self._log, chosen[:most], topic.encode(), queue_id, offsets[:most])
+        self._follow(self._thread_time_ns() - began_ns, most)
+        good = most if right.all() else int(right.argmin())
+        block = UnitBlock(
+            0,
+            generation,
+            chosen[:good].tobytes(),
+            believed_until_s=self._monotonic_s() + _BELIEVED_S,
+            ends_file=False,
+        )
+        behind = int(offsets[good]) if good < len(offsets) else queue_offset + end
+        return TaggedBlock(queue_offset, behind, codes, offsets[:good].data, block)
 
     def is_right(
         self, topic: str, queue_id: int, queue_offset: int, phy_offset: int, size: int
@@ -278,6 +323,14 @@ def _is_sparse(raw: bytes) -> bool:
         return False
     last = CQ_UNIT.unpack_from(raw, len(raw) // CQ_UNIT_SIZE * CQ_UNIT_SIZE - CQ_UNIT_SIZE)[0]
     return bool(last - CQ_UNIT.unpack_from(raw)[0] > _SPARSE_BYTES)
+
+
+def _with_tags(units: Units, codes: frozenset[int] | None) -> NDArray[np.int64]:
+    """The numbers of those with a tag code in `codes`; None: of all."""
+    if codes is None:
+        return np.arange(len(units))
+    tags = units["tags_code"].astype(np.int64).astype(np.int32)
+    return np.flatnonzero(_is_one_of(tags, codes))
 
 
 def _is_one_of(tags: NDArray[np.int32], codes: frozenset[int]) -> NDArray[np.bool_]:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.append.durability_waiters import DurabilityWaiters
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.control_slots import REPLICA_COUNT
+from ha.link_loan import replicated_offset
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from store.control_slots import FLUSHED_OFFSET, SYNC_FLUSH_WANTED
@@ -53,7 +54,7 @@ class DurabilityFollower:
     def can_release(self) -> bool:
         """Whether the first of what waits can be released."""
         counters = self._counters
-        return self._waiters.can_release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET])
+        return self._waiters.can_release(counters[FLUSHED_OFFSET], replicated_offset(counters))
 
     def release(self) -> None:
         """Release what has become durable meanwhile."""
@@ -64,7 +65,7 @@ class DurabilityFollower:
         waiters.now_ms = now_ns // 1_000_000
         waiters.replicas_available = counters[REPLICA_COUNT] >= self._replicas_needed
         if len(waiters):
-            waiters.release(counters[FLUSHED_OFFSET], counters[REPLICATED_OFFSET], now_ns)
+            waiters.release(counters[FLUSHED_OFFSET], replicated_offset(counters), now_ns)
 
     def want_flush(self) -> None:
         """Publish the offset up to which a flush is awaited; the bell of the publication wakes

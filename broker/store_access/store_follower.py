@@ -66,6 +66,10 @@ class StoreFollower:
             self._wake_held()
         self._durability.release()
 
+    def acknowledged(self) -> None:
+        """A replica's report came over a connection of this process."""
+        self._durability.release()
+
     def waits_for_peer(self) -> bool:
         """SleepHooks: sends wait for the replicas. (Disks are too slow for spinning.)"""
         return self._durability.waits_for_replicas()

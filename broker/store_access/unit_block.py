@@ -1,15 +1,17 @@
-"""UnitBlock: checked units of one queue that follow each other, and where their records are.
+"""UnitBlock: checked units of one queue that follow each other, and where their records are; and
+TaggedBlock: those of them that have certain tags.
 
-Made by CheckedUnits; pulls take many records at once from it. What is worked out here is worked out
-once for a block, for all of its units together, on first use: a pull of 32 records then costs two
-slices of arrays instead of 32 units to be unpacked and compared. Loop thread. It knows no requests
-and keeps no view of the log.
+Made by CheckedUnits; pulls take many records at once from them. What is worked out here is worked
+out once for a block, for all of its units together, on first use: a pull of 32 records then costs
+two slices of arrays instead of 32 units to be unpacked and compared. Loop thread. It knows no
+requests and keeps no view of the log.
 
 Tested by tests/broker/pull/test_pull_message_reader.py.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, Final
 
 import numpy as np
@@ -37,22 +39,31 @@ _INT32: Final = 4
 class Places:
     """Where the records of a block are; all of them are in one file of the log. Immutable."""
 
-    __slots__ = ("ends", "file_start", "starts", "totals")
+    __slots__ = ("_alike", "ends", "file_start", "is_alike", "starts", "totals")
 
     def __init__(
-        self,
-        file_start: int,
-        starts: memoryview[int],
-        ends: memoryview[int],
-        totals: memoryview[int],
+        self, file_start: int, starts: NDArray[np.int64], sizes: NDArray[np.int64], kind: type
     ) -> None:
-        """file_start: where the file begins in the log. starts, ends: in the file. No arrays: one
-        number, or the 32 of a pull, cost half. totals: bytes of all records before each unit of the
-        block, and of all of them."""
+        """file_start: where the file begins in the log. starts: in the file. kind: of the numbers
+        that are kept."""
+        totals = np.concatenate(((0,), sizes.cumsum()))
         self.file_start: Final = file_start
-        self.starts: Final = starts
-        self.ends: Final = ends
-        self.totals: Final = totals
+        self.starts: Final[memoryview[int]] = starts.astype(kind).data
+        """No arrays: one number, or the 32 of a pull, cost half."""
+        self.ends: Final[memoryview[int]] = (starts + sizes).astype(kind).data
+        self.totals: Final[memoryview[int]] = totals.astype(kind).data
+        """Bytes of all records before each unit of the block, and of all of them."""
+        self.is_alike: Final = bool((sizes == sizes[0]).all())
+        """Whether all records are of one size: `copy` takes only such."""
+        self._alike: Final = (np.dtype(f"V{sizes[0]}"), starts) if self.is_alike else None
+
+    def copy(self, view: memoryview, first: int, last: int) -> memoryview:
+        """The bytes of the records from number `first` to before `last`, which are scattered in
+        `view`, their file: half of what it costs to make views of them, and to join those."""
+        assert self._alike is not None
+        record, starts = self._alike
+        every = np.ndarray((len(view) - record.itemsize + 1,), record, view, 0, (1,))
+        return every[starts[first:last]].view(np.uint8).data
 
 
 class UnitBlock:
@@ -113,17 +124,10 @@ class UnitBlock:
             return None
         file_start = int(phys[0]) - int(phys[0]) % file_size
         starts = phys - file_start
-        ends = starts + sizes
-        if int(ends.max()) > file_size:
+        if int((starts + sizes).max()) > file_size:
             return None
         kind = np.int32 if file_size <= np.iinfo(np.int32).max else np.int64
-        totals = np.concatenate(((0,), sizes.cumsum()))
-        return Places(
-            file_start,
-            starts.astype(kind).data,
-            ends.astype(kind).data,
-            totals.astype(kind).data,
-        )
+        return Places(file_start, starts, sizes, kind)
 
     def properties(self, places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
         """Where the properties of the block's records start and end in `view`, their file. None:
@@ -132,6 +136,39 @@ class UnitBlock:
             self._properties = _find_properties(places, view)
             self._has_properties = self._properties is not None
         return self._properties
+
+
+class TaggedBlock:
+    """The units with some tags among those of one queue from `begin` to before `end`. Immutable."""
+
+    __slots__ = ("begin", "codes", "end", "offsets", "units")
+
+    def __init__(
+        self,
+        begin: int,
+        end: int,
+        codes: frozenset[int],
+        offsets: memoryview[int],
+        units: UnitBlock,
+    ) -> None:
+        """offsets: of the units in the queue. units: they alone, numbered from 0."""
+        self.begin: Final = begin
+        self.end: Final = end
+        self.codes: Final = codes
+        self.offsets: Final = offsets
+        self.units: Final = units
+
+    def find(self, queue_offset: int, count: int, scan: int) -> int | None:
+        """The number of the first of its units from `queue_offset` on, if `count` of them are among
+        the next `scan` units of the queue."""
+        if not self.begin <= queue_offset <= self.end:
+            return None
+        offsets = self.offsets
+        first = bisect_left(offsets, queue_offset)
+        last = first + count - 1
+        if last >= len(offsets) or offsets[last] >= queue_offset + scan:
+            return None
+        return first
 
 
 def _find_properties(places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:

@@ -19,9 +19,9 @@ from ipc.control_page import ProcessIndex
 QUICK_DEATHS: Final = 6
 """So many deaths within a minute end the broker, if the child is vital."""
 
-ChildEntry = Callable[[], Callable[[int], None]]
-"""Imports a child's modules, and gives what the forked child calls with the descriptor of its boot
-information: the same as its module executed."""
+ChildEntry = Callable[[int], None]
+"""What a forked child calls with the descriptor of its boot information: the same as its module
+executed."""
 
 
 @dataclass(slots=True)

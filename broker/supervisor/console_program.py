@@ -1,27 +1,23 @@
 """ConsoleProgram: the console in the browser as a program beside the broker (consoleEnable).
 
-Runs on the supervisor's main thread; `python -m broker.supervisor.console_program PARENT COMMAND…`
-is the moment of the new process before it becomes the console. The console is no child that the
-broker needs: it has no heartbeat and no shared memory, it is started again however often it ends,
-each time later, and nothing that happens to it changes what the broker answers or how it ends. It
-listens on loopback only. Must not import console: its packages need not be installed.
+Runs on the supervisor's main thread. The console is a program that the broker does not need
+(broker/supervisor/dependent_program.py): it is started again however often it ends, each time
+later. It listens on loopback only. Must not import console: its packages need not be installed.
 
 Tested by tests/broker/supervisor/test_console_program.py.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import logging
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from broker.supervisor.dependent_program import last_words, start_dependent, stop_dependent
 from ipc.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -41,9 +37,6 @@ NO_NAME_SERVER: Final = (
 _DELAYS_MS: Final = (1_000, 5_000, 30_000, 300_000)
 _STEADY_MS: Final = 600_000
 """One that ran for so long begins with the shortest delay again."""
-_STOP_S: Final = 2.0
-_LAST_BYTES: Final = 400
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class ConsoleProgram:
@@ -72,26 +65,13 @@ class ConsoleProgram:
         """End it, within two seconds; it is not started again."""
         self._start_at_ms = None
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            stop_dependent(process)
 
     def _start(self, now_ms: int) -> None:
         self._start_at_ms, self._started_ms = None, now_ms
         try:
-            with open(self._output, "wb") as output:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", __name__, str(os.getpid()), *self._command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    process_group=0,
-                )
+            self._process = start_dependent(self._command, self._output)
         except OSError as error:  # no memory, no process, a full disk
             self._again(f"cannot be started: {error}", now_ms)
         else:
@@ -99,7 +79,7 @@ class ConsoleProgram:
 
     def _ended(self, code: int, now_ms: int) -> None:
         self._process = None
-        words = self._last_words()
+        words = last_words(self._output)
         self._again(f"ended with code {code}" + (f": {words}" if words else ""), now_ms)
 
     def _again(self, what: str, now_ms: int) -> None:
@@ -113,16 +93,6 @@ class ConsoleProgram:
             what,
             delay_ms // 1000,
         )
-
-    def _last_words(self) -> str:
-        """The last line that it printed, without what could break a line of the log."""
-        try:
-            with open(self._output, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
-                lines = file.read().decode("utf-8", "replace").strip().splitlines()
-        except OSError:
-            return ""
-        return "".join(each if each.isprintable() else " " for each in lines[-1]) if lines else ""
 
 
 class Settings(Protocol):
@@ -155,16 +125,3 @@ def _reason_against(namesrv_addresses: str) -> str:
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         return MISSING
     return "" if namesrv_addresses else NO_NAME_SERVER
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Become a command that ends with the process PARENT, however that ends."""
-    parent, *command = arguments
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != int(parent):
-        sys.exit("the broker ended while the console started")
-    os.execv(command[0], command)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

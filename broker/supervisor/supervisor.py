@@ -2,12 +2,12 @@
 
 It owns what must outlive a child (listening sockets, the store's lock, control page, queue table,
 bells, channels), starts the children from the main thread (forked the first time, while it is the
-only thread; as fresh interpreters when it starts one again), monitors that they are alive and send
-heartbeats (or, until they serve, make progress), restarts them with back-off, and stops everything
-in order. A child that ends with EXIT_REOPEN requests a change of the store's files that requires a
-closed store: all children but the name server stop in order and start again with a new control
-page, while the listening sockets stay open. Signal handlers only set a flag and wake the loop. It
-touches no message and no file of the store.
+only thread; as fresh interpreters when it starts one again; they import their own modules),
+monitors that they are alive and send heartbeats (or, until they serve, make progress), restarts
+them with back-off, and stops everything in order. A child that ends with EXIT_REOPEN requests a
+change of the store's files that requires a closed store: all children but the name server stop in
+order and start again with a new control page, while the listening sockets stay open. Signal
+handlers only set a flag and wake the loop. It touches no message and no file of the store.
 """
 
 from __future__ import annotations
@@ -203,9 +203,7 @@ class Supervisor:
     def _process(self, spec: ChildSpec, boot_fd: int) -> subprocess.Popen[bytes] | ForkedProcess:
         fds = (*spec.inherited_fds, boot_fd)
         if spec.entry is not None and may_fork():
-            run = spec.entry()  # Imports, while the children that were started before run.
-            if may_fork():
-                return fork_child(functools.partial(run, boot_fd), fds)
+            return fork_child(functools.partial(spec.entry, boot_fd), fds)
         return subprocess.Popen(
             [sys.executable, "-m", spec.module, str(boot_fd)],
             pass_fds=fds,

@@ -63,6 +63,7 @@ log = logging.getLogger(__name__)
 _FIRST_MS: Final = 500
 _LOOK_MS: Final = 100
 """Maximum polling interval."""
+_IDLE_MS: Final = 1_000
 _SOON_MS: Final = 5
 _TURN_NS: Final = 2_000_000
 """Time in one turn of the loop, so that sends and pulls are served in between."""
@@ -144,7 +145,7 @@ class TimerDequeueService:
             self.deliver_due,
             lambda: self._running or bool(self._slots),
             first_ms=_FIRST_MS,
-            idle_ms=_LOOK_MS,
+            idle_ms=_IDLE_MS,
         )
 
     def use(self, *, stopped: bool) -> None:
@@ -202,7 +203,8 @@ class TimerDequeueService:
         if left:
             return 0 if left == "more" else _SOON_MS
         if not counters[TIMER_COMMIT_QUEUE_OFFSET]:
-            return _LOOK_MS  # There never was a timer: no slot's end is worth being in time for.
+            # There never was a timer: no slot's end is worth being in time for.
+            return _IDLE_MS if self._queue_end() == 0 else _LOOK_MS
         slot_end_ms = self._next_ms + self._precision_ms - self._parts.clock.now_ms()
         wait_ms = self._open.wait_ms(self._log.now_ms) if self._may_begin else None
         return min(max(slot_end_ms, _SOON_MS), wait_ms or _LOOK_MS)

@@ -43,7 +43,6 @@ from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 
-_FREE_QUEUES_MS: Final = 100
 _HIDE_GONE_MS: Final = 60_000
 _PERM_READ: Final = 4
 
@@ -159,7 +158,7 @@ class PopServices:
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         self._tables.order_info.watch_free_queues(self._on_free_queue)
-        loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
+        loop.watch(self._tables.order_info.tell_free_queues)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""

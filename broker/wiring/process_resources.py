@@ -28,7 +28,8 @@ class ProcessResources:
     options: the settings at the start, with what requests have changed since; in controller mode
     with the role of a slave, which every part begins with
     bells: "remoting", which wakes this process, "store" and "ha"
-    channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
+    channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer),
+        "remoting<-lent" (LinkBorrower)
     metrics_fd: the metric slots of all processes
     on_failure: hears of a thread of ours that died of a bug
     config_file: the -c file, absolute; None when the broker was started without one

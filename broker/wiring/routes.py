@@ -116,10 +116,12 @@ class Routes:
     vip: Mapping[int, Route]
     executors: Mapping[str, RequestExecutor]
 
-    def refuse_late(self) -> None:
-        """Answer the requests that have waited too long in a pool. Loop thread."""
+    def refuse_late(self) -> bool:
+        """Answer the requests that have waited too long in a pool. True: others wait. Loop
+        thread."""
         for pool in self.executors.values():
             pool.refuse_late()
+        return any(pool.has_waiting for pool in self.executors.values())
 
     def waiting(self, *, sends: int) -> dict[str, int]:
         """Requests that wait, by processor. sends: answers that wait for flush or replicas."""

@@ -64,6 +64,8 @@ class StoreSide:
         self._on_loop = on_loop
         self.is_slave: Final = resources.role.is_slave_now
         """Whether somebody else writes the log now, or nobody."""
+        self.before_ring: Callable[[], None] = lambda: None
+        """Called when records were published, before the other processes are woken."""
         self._bells = (resources.bells["ha"], resources.bells["store"])
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
@@ -163,5 +165,6 @@ class StoreSide:
         }
 
     def _ring(self) -> None:
+        self.before_ring()
         for bell in self._bells:
             bell.ring()

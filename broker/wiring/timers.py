@@ -28,7 +28,7 @@ from broker.topic.lost_topics import PutBackTopic
 from broker.topic.system_topics import TIMER_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.wiring.store_side import StoreSide
-from ha.control_slots import REPLICATED_OFFSET
+from ha.link_loan import replicated_offset
 from ipc.clock import Clock
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
@@ -210,7 +210,7 @@ class Timers:
     def _safe_offset(self) -> int:
         flushed = self._counters[FLUSHED_OFFSET]
         if self._waiters.waits_for_replicas:
-            return min(flushed, self._counters[REPLICATED_OFFSET])
+            return min(flushed, replicated_offset(self._counters))
         return flushed
 
     def _hook_settings(self, options: StartupOptions) -> TimerSettings:

@@ -1,17 +1,20 @@
-"""Our broker against Java's 4.9 broker in one run: `bin/bench compare`.
+"""Our broker, compiled and as sources, against Java's 4.9 and 5.5 in one run: `bin/bench compare`.
 
-Builds loadgen.c, then starts the two brokers in turn (ours, Java, ours ...; --rounds times each and
-for each setup of rows.py), each on a fresh store directory and with the other one down. Every start
-is warmed up with 200,000 messages, then runs the rows of its setup once. Printed for each row: the
-medians of the rounds (messages a second, latencies, and the CPU microseconds a message of all
-processes of the broker together, followed until it is quiet again, so that dispatch and flush
-count), the ratio ours/Java, and the row's goals. Beside them, for each start: the rate at which
-this machine hands out memory that it touches for the first time (it differs from minute to
-minute), and anonymous memory. Boots are measured in the last round only. Rows with a goal of
-"of_limit" are also run by stripped_broker.py, which does no more than what nobody can do without.
+Builds loadgen.c, then starts the brokers in turn, --rounds times each for each setup of rows.py,
+and each round begins with another one. Each start is on a fresh store directory, with the others
+down, is warmed up with 200,000 messages, also in short runs, and then runs the rows of its setup
+once. Printed are for each row what each side did: the medians of the rounds (messages a second,
+latencies, and the CPU microseconds a message of all processes of the broker together, followed
+until it is quiet again, so that dispatch and flush count), and for each start the rate at which
+this machine hands out memory that it touches for the first time (it differs from minute to minute)
+and anonymous memory; and then, for each goal, the ratios to both Javas and whether it was held.
+Rows that take long are measured in the last round only. Rows with a goal of "of_limit" are also run
+by the limits: stripped_broker.py and .c, which do no more than what nobody can do without.
 
-Which Java release runs is read from its jar and printed: Maven Central's newest broker of the 4.9
-line is 4.9.7 (tests/interop/java_peers.py). Never a timed test: figures are read by people.
+--table measures the rows of the goals alone, a quarter as long, five rounds, in about 20 minutes.
+Whether the machine was quiet is looked at first (spin_test.py). Which Java releases run is read
+from their jars and printed: Maven Central's newest broker of the 4.9 line is 4.9.7
+(tests/interop/java_peers.py). Never a timed test: figures are read by people.
 """
 
 from __future__ import annotations
@@ -25,22 +28,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from conf.compiled_modules import find_staleness
+from tests.bench.alone import Alone
 from tests.bench.client_process import missing_tool
 from tests.bench.compare_report import Start, print_report, report
 from tests.bench.machine import describe_machine
-from tests.bench.measuring import LIMIT, OUT_DIR, SIDES, loadgen_has_openssl
-from tests.bench.rows import SETUPS, all_rows
+from tests.bench.measuring import (
+    BROKERS,
+    COMPILED,
+    JAVAS,
+    KINDS,
+    LIMITS,
+    OUT_DIR,
+    first_touch_gb_s,
+    loadgen_has_openssl,
+)
+from tests.bench.rows import SETUPS, TABLE, all_rows
 from tests.bench.session import Lengths, Session
 from tests.bench.shapes import Boot, ClientSend, LostError, Shape, has_limit
-from tests.interop.java_peers import server_version
+from tests.interop.harness import REPO_DIR
 from tests.interop.processes import PeerError
 
 QUICK = Lengths(counts=0.25, seconds=0.05)
+SIDES = (*KINDS, *JAVAS)
+_ROUNDS = 5
 
 
 class Bench:
@@ -55,18 +71,38 @@ class Bench:
         """One start: each shape, all of `setup`, once. One that fails does not end the others."""
         self._starts += 1
         directory = self._directory / f"{self._starts}-{side}"
+        if SETUPS[setup].is_alone:
+            return self._measure_alone(side, setup, shapes, directory)
         with Session(side, directory, SETUPS[setup], self._lengths) as session:
-            start = Start(side, setup, session.first_touch_gb_s, session.rss_anon_idle)
+            start = Start(side, setup, session.first_touch_gb_s, session.idle)
             for shape in shapes:
-                begin = time.monotonic()
-                try:
-                    start.runs[shape.name] = shape.run(session)
-                except (LostError, PeerError, RuntimeError, subprocess.SubprocessError) as error:
-                    start.failures[shape.name] = str(error)
-                    print(f"  {shape.name}: {error}", file=sys.stderr)
-                took_s = time.monotonic() - begin
-                print(f"  {shape.name}: {took_s:.1f} s", file=sys.stderr)
+                _run(start, shape, lambda one: one.run(session))
         return start
+
+    def _measure_alone(
+        self, side: str, setup: str, shapes: Sequence[Shape], directory: Path
+    ) -> Start:
+        start = Start(side, setup, first_touch_gb_s())
+        for shape in shapes:
+
+            def run(one: Shape) -> dict[str, float]:
+                assert isinstance(one, Alone)
+                return one.measure(side, directory / one.name, self._lengths)
+
+            _run(start, shape, run)
+        shutil.rmtree(directory, ignore_errors=True)
+        return start
+
+
+def _run(start: Start, shape: Shape, run: Callable[[Shape], dict[str, float]]) -> None:
+    """Keep a shape's figures, or why there are none."""
+    begin = time.monotonic()
+    try:
+        start.runs[shape.name] = run(shape)
+    except (LostError, PeerError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+        start.failures[shape.name] = str(error)
+        print(f"  {shape.name}: {error}", file=sys.stderr)
+    print(f"  {shape.name}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -76,8 +112,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help="one round, a quarter of the messages and of the boots' store, 3 s for a minute",
     )
-    parser.add_argument("--only", choices=list(SIDES), help="measure one broker only")
-    parser.add_argument("--rounds", type=int, help="starts of each broker for each setup (3)")
+    parser.add_argument(
+        "--table", action="store_true", help="the rows of the goals, as quick ones, five rounds"
+    )
+    parser.add_argument("--only", type=_sides, help=f"comma list of {', '.join(SIDES)}")
+    parser.add_argument("--rounds", type=int, help="starts of each broker for each setup (5)")
     names = ", ".join(shape.name for shape in all_rows(1))
     parser.add_argument("--rows", "--shapes", help=f"comma list of {names}")
     parser.add_argument("--factor", type=float, help="on all counts and seconds, for a trial")
@@ -86,6 +125,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--boot-gb", type=float, default=1.0, help="size of the store of boots (1)")
     parser.add_argument("--no-boot", action="store_true", help="skip the boots")
     return parser.parse_args(arguments)
+
+
+def _sides(names: str) -> list[str]:
+    """For --only."""
+    chosen = names.split(",")
+    if unknown := set(chosen) - set(SIDES):
+        raise argparse.ArgumentTypeError(f"no side {', '.join(unknown)}")
+    return [side for side in SIDES if side in chosen]
 
 
 def chosen_rows(names: str | None, boot_gb: float) -> list[Shape]:
@@ -129,32 +176,54 @@ def by_setup(shapes: Sequence[Shape]) -> dict[str, list[Shape]]:
 
 def lengths_of(options: argparse.Namespace) -> Lengths:
     if options.factor is not None:
-        return Lengths(options.factor, options.factor)
-    return QUICK if options.quick else Lengths()
+        return Lengths(options.factor, options.factor, options.factor)
+    return QUICK if options.quick or options.table else Lengths()
+
+
+def rounds_of(options: argparse.Namespace) -> int:
+    if options.rounds is not None:
+        return int(options.rounds)
+    return 1 if options.quick else _ROUNDS
+
+
+def possible_sides(sides: Sequence[str]) -> list[str]:
+    """Those that can be started here: compiled modules are made where they are not of these
+    sources; says why where they cannot."""
+    if COMPILED not in sides or find_staleness() is None:
+        return list(sides)
+    print("compiling", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "tools.mqcompile"]
+    done = subprocess.run(command, cwd=REPO_DIR, capture_output=True, text=True, check=False)
+    why = find_staleness()
+    if why is None:
+        return list(sides)
+    print(f"{COMPILED}: not measured, {why}\n{done.stdout}{done.stderr}", file=sys.stderr)
+    return [side for side in sides if side != COMPILED]
 
 
 def main(arguments: list[str]) -> int:
     began = time.monotonic()
     options = parse(arguments)
-    shapes = chosen_rows(options.rows, options.boot_gb)
+    names = ",".join(TABLE) if options.table and options.rows is None else options.rows
+    shapes = chosen_rows(names, options.boot_gb)
     if options.no_boot:
         shapes = [shape for shape in shapes if not isinstance(shape, Boot)]
-    shapes = possible_rows(shapes)
-    rounds = options.rounds or (1 if options.quick else 3)
-    sides = [options.only] if options.only else list(SIDES)
-    java = server_version("4.9") if "java" in sides else "-"
     # So that SIGTERM ends the brokers and deletes the stores, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("compare: ended by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="compare-", dir=options.dir))
     machine = describe_machine(directory)
+    shapes = possible_rows(shapes)
+    rounds = rounds_of(options)
+    wanted = options.only or SIDES
+    sides = possible_sides([side for side in wanted if any(side in row.sides for row in shapes)])
+    java = {side: BROKERS[side].version for side in sides if side in JAVAS}
     bench = Bench(directory, lengths_of(options))
     starts: list[Start] = []
     try:
         for number in range(rounds):
-            for setup, rows in by_setup(shapes).items():
-                if setup == "boot" and number < rounds - 1:
-                    continue
-                for side, of_side in turns(sides, rows).items():
+            due = rows_of_round(shapes, is_last=number == rounds - 1)
+            for setup, rows in by_setup(due).items():
+                for side, of_side in turns(rotated(sides, number), rows).items():
                     print(f"round {number + 1} of {rounds}: {side}, {setup}", file=sys.stderr)
                     starts.append(bench.measure(side, setup, of_side))
     finally:
@@ -165,11 +234,25 @@ def main(arguments: list[str]) -> int:
     return 1 if any(start.failures for start in starts) else 0
 
 
+def rows_of_round(shapes: Sequence[Shape], *, is_last: bool) -> list[Shape]:
+    """Without those that are measured once, but in the last."""
+    return [shape for shape in shapes if is_last or not shape.is_once]
+
+
+def rotated(sides: Sequence[str], number: int) -> list[str]:
+    """The sides of a round: whoever is first is not first in the next one."""
+    first = number % len(sides)
+    return [*sides[first:], *sides[:first]]
+
+
 def turns(sides: Sequence[str], rows: Sequence[Shape]) -> dict[str, Sequence[Shape]]:
-    """Who runs which rows of a setup; the limit is measured when both brokers are."""
-    found = dict.fromkeys(sides, rows)
+    """Who runs which rows of a setup; the limits are measured when one of ours and one of Java's
+    are."""
+    found = {side: [row for row in rows if side in row.sides] for side in sides}
     limited = [shape for shape in rows if has_limit(shape)]
-    return {**found, LIMIT: limited} if limited and len(sides) == len(SIDES) else found
+    if set(sides) & set(KINDS) and set(sides) & set(JAVAS):
+        found |= dict.fromkeys(LIMITS, limited)
+    return {side: of_side for side, of_side in found.items() if of_side}
 
 
 def description(options: argparse.Namespace, rounds: int, took_s: float) -> dict[str, Any]:

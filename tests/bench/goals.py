@@ -22,11 +22,16 @@ MORE_IS_BETTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """At least `limit` where more is better, else at most."""
+    """At least `limit` where more is better, else at most.
+
+    kinds: whose, where both kinds of ours are measured. anchor: the Java that a ratio is to.
+    """
 
     figure: str
     limit: float
     of_ratio: bool = True
+    kinds: tuple[str, ...] = ("compiled", "sources")
+    anchor: str = "java"
 
     def reached(self, ours: Figures | None, java: Figures | None) -> float | None:
         """What was reached; None when a side that it is about was not measured."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.bench.measuring import BROKERS
 from tests.support.tls_files import Authority
 
 _ACCESS_KEY: Final = "loadgen"
@@ -43,7 +44,7 @@ def acl(side: str, directory: Path) -> Guard:
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(_ACCOUNTS)
     settings = {"aclEnable": "true"}
-    if side == "ours":
+    if BROKERS[side].is_ours:
         settings["rocketmqHome"] = str(conf.parent)
     return Guard(settings=settings, options={"send": (f"account={_ACCESS_KEY}:{_SECRET_KEY}",)})
 
@@ -57,7 +58,7 @@ def tls(side: str, directory: Path) -> Guard:
         "tls.server.keyPath": str(pair.key),
     }
     options = dict.fromkeys(("send", "pull"), ("tls=true",))
-    if side == "java":
+    if not BROKERS[side].is_ours:
         return Guard(jvm=tuple(f"-D{key}={to}" for key, to in settings.items()), options=options)
     return Guard(settings=settings, options=options)
 

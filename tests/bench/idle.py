@@ -4,7 +4,7 @@ Starts one broker of ours, waits until it rests, then connects --clients consume
 --group, each with one parked pull (long poll) on a queue of its own, and looks at the broker's
 processes (processor time, and how often they go to sleep) for --seconds in each of three states:
 
-    nobody        no client is connected
+    nobody        no client is connected; the memory of each process is then beside its budget
     as Java's     heartbeats every 30 s and pulls that end after 15 s and are sent again, as the
                   original's push consumer does without messages: 500 requests a second
     parked        every client waits in its pull; nobody says anything
@@ -28,20 +28,20 @@ import statistics
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.bench.broker_figures import Process, allow_descriptors, look_at, usage
 from tests.bench.goals import Goal
 from tests.bench.machine import describe_machine
-from tests.bench.measuring import MIB, OUT_DIR, quiet_cpu_s
+from tests.bench.measuring import MIB, OUT_DIR, quiet_cpu_s, side_broker
+from tests.bench.memory_budget import budget_lines, look_at_memory
 from tests.interop.processes import wait_until
-from tests.support.our_broker import OurBroker
 from tests.support.stolen_time import StolenTime
 
-_GOALS: Final = {
+GOALS: Final = {
     "parked: of a core, %": Goal("parked_percent", 1.0, of_ratio=False),
     "as Java's: processor time a request, us": Goal("request_us", 30.0, of_ratio=False),
     "wake-ups: p99, ms": Goal("p99_ms", 3.0, of_ratio=False),
@@ -328,34 +328,73 @@ def percentiles(times: Sequence[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How many clients, in groups of how many; how long each state is looked at; how many of them
+    are woken."""
+
+    clients: int = 5_000
+    group: int = 50
+    seconds: float = 30
+    wakes: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """What they cost. request_us is None where it could not be told."""
+
+    parked_percent: float
+    request_us: float | None
+    times_ms: Sequence[float]
+    """Of wake-ups."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """As a row of bin/bench compare has them."""
+        p50, p99 = percentiles(self.times_ms)
+        asked = {} if self.request_us is None else {"request_us": self.request_us}
+        return {"parked_percent": self.parked_percent, **asked, "p50_ms": p50, "p99_ms": p99}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clients", type=int, default=5_000)
-    parser.add_argument("--group", type=int, default=50, help="clients of one consumer group")
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--wakes", type=int, default=500)
+    usual = Load()
+    parser.add_argument("--clients", type=int, default=usual.clients)
+    parser.add_argument("--group", type=int, default=usual.group, help="clients of a group")
+    parser.add_argument("--seconds", type=float, default=usual.seconds)
+    parser.add_argument("--wakes", type=int, default=usual.wakes)
     parser.add_argument("--json", type=Path, default=OUT_DIR / "idle.json")
     options = parser.parse_args()
-    allow_descriptors(options.clients + _BROKERS_OWN)
+    load = Load(
+        clients=options.clients, group=options.group, seconds=options.seconds, wakes=options.wakes
+    )
+    machine = describe_machine(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix="bench-idle-") as root:
-        large = {"mappedFileSizeCommitLog": 256 * MIB, "mappedFileSizeConsumeQueue": 6_000_000}
-        broker = OurBroker(Path(root), **large).start()
-        try:
-            run(broker, options)
-        finally:
-            broker.terminate(60)
+        finish(measure("ours", Path(root), load), load, machine, options.json)
 
 
-def run(broker: OurBroker, options: argparse.Namespace) -> None:
+def measure(side: str, directory: Path, load: Load) -> Idle:
+    """One broker, from its start to its end."""
+    allow_descriptors(load.clients + _BROKERS_OWN)
+    large = {"mappedFileSizeCommitLog": str(256 * MIB), "mappedFileSizeConsumeQueue": "6000000"}
+    broker = side_broker(side, directory, conf=large)
+    broker.start()
+    try:
+        return watch_all(broker.process.pid, broker.port, load)
+    finally:
+        broker.end()
+
+
+def watch_all(pid: int, port: int, options: Load) -> Idle:
     """The whole measurement."""
-    pid = broker.pid
     wait_until(lambda: len(look_at(pid)) == 5, "all processes")
     quiet_cpu_s(pid, 30)
     time.sleep(5)
     watch("nobody", pid, options.seconds, time.sleep)
-    herd = Herd(broker.ports["main"], options.clients, options.group)
+    print("\n".join(budget_lines(look_at_memory(pid))), flush=True)
+    herd = Herd(port, options.clients, options.group)
     herd.connect()
     herd.pull_all(lambda: random.uniform(0, SUSPEND_S))
     herd.beat_from_now()
@@ -377,25 +416,26 @@ def run(broker: OurBroker, options: argparse.Namespace) -> None:
     )
     # With few clients the difference is smaller than what the broker does by itself.
     request_us = 1e6 * (alive - parked) / rate if alive > parked else None
-    finish((100 * parked, request_us, p99), options)
+    return Idle(parked_percent=100 * parked, request_us=request_us, times_ms=times)
 
 
-def finish(figures: Sequence[float | None], options: argparse.Namespace) -> None:
-    """Print each figure beside its goal, and keep them. None: could not be told."""
+def finish(found: Idle, load: Load, machine: Mapping[str, object], path: Path) -> None:
+    """Print each figure beside its goal, and keep them."""
     rows = []
-    for (name, goal), figure in zip(_GOALS.items(), figures, strict=True):
+    for name, goal in GOALS.items():
+        figure = found.figures.get(goal.figure)
         verdict = goal.verdict(None if figure is None else {goal.figure: figure})
         print(f"{name:42}{'-' if figure is None else f'{figure:.2f}':>8}   {verdict.text}")
         unmeasured = {"java": None, "ratio": None}
         rows.append({"name": name, "ours": figure, **unmeasured, "goal": asdict(verdict)})
     run = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "clients": options.clients,
+        "clients": load.clients,
     }
-    report = {"run": run, "machine": describe_machine(Path(tempfile.gettempdir())), "rows": rows}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report, indent=1))
-    print(f"written: {options.json}")
+    report = {"run": run, "machine": machine, "rows": rows}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1))
+    print(f"written: {path}")
 
 
 def print_memory(processes: list[Process]) -> None:

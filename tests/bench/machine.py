@@ -10,10 +10,12 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from conf.compiled_modules import count_usable
+from tests.bench.spin_test import spin_test
 
 _MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 _MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
@@ -21,7 +23,9 @@ _MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
 
 def describe_machine(store_directory: Path) -> dict[str, Any]:
     """Cores, CPU model, kernel, memory in bytes, Python, Java, file system of the stores, how many
-    modules of our brokers are compiled ones."""
+    modules of our brokers are compiled ones, and whether all is quiet, which is also printed."""
+    quiet = spin_test()
+    print(quiet["text"], file=sys.stderr, flush=True)
     return {
         "cpus": os.cpu_count(),
         "usable_cpus": len(os.sched_getaffinity(0)),
@@ -32,6 +36,7 @@ def describe_machine(store_directory: Path) -> dict[str, Any]:
         "java": _java_version(),
         "file_system": file_system(Path("/proc/mounts").read_text(), store_directory),
         "compiled_modules": count_usable(os.environ),
+        "quiet": quiet,
     }
 
 

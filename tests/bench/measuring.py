@@ -1,7 +1,7 @@
 """What the comparisons share: which brokers, CPU and memory of their processes, the load generator.
 
-Runs in the process of the benchmark. "ours" and "java" are the two sides; Java's release is the
-one that tests/interop/java_peers.py chooses.
+Runs in the process of the benchmark. Which Java releases are compared with, tests/interop/
+java_peers.py decides.
 """
 
 from __future__ import annotations
@@ -13,26 +13,66 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from conf import compiled_modules
 from tests.interop import harness
+from tests.interop.java_peers import server_version
 from tests.interop.processes import ServerProcess, process_tree
 from tools.chaos.free_ports import free_port
 
 BENCH_DIR: Final = Path(__file__).resolve().parent
 OUT_DIR: Final = BENCH_DIR / "out"
 MIB: Final = 1024 * 1024
-SIDES: Final = {"ours": "ours", "java": "java-4.9"}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of those that are compared. kind: as harness.broker takes it."""
+
+    kind: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.kind == "ours"
+
+    @property
+    def version(self) -> str:
+        """The release of a Java broker; nothing for ours."""
+        return "" if self.is_ours else server_version(self.kind.removeprefix("java-"))
+
+
+COMPILED: Final = "compiled"
+SOURCES: Final = "sources"
+JAVA: Final = "java"
+JAVA_5: Final = "java-5.5"
+BROKERS: Final = {
+    COMPILED: Side("ours", {compiled_modules.VARIABLE: compiled_modules.REQUIRED}),
+    SOURCES: Side("ours", {compiled_modules.VARIABLE: compiled_modules.OFF}),
+    "ours": Side("ours"),
+    JAVA: Side("java-4.9"),
+    JAVA_5: Side("java-5.5"),
+}
+"""By the name of the side. "ours" is whatever of the first two a start of ours gives."""
+SIDES: Final = ("ours", JAVA)
+"""The pair of those commands that compare two."""
+KINDS: Final = (COMPILED, SOURCES)
+JAVAS: Final = (JAVA, JAVA_5)
 LIMIT: Final = "limit"
-"""Not a broker, but stripped_broker.py, where a side may be named."""
+LIMIT_C: Final = "limit-c"
+LIMITS: Final = (LIMIT, LIMIT_C)
+"""Not brokers, but stripped_broker.py and stripped_broker.c, where a side may be named."""
 JAVA_JVM: Final = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch")
 RECORD_OVERHEAD: Final = 190  # bytes of loadgen's records besides the body
 
 _OPENSSL: Final = ("-DWITH_OPENSSL", "-lssl", "-lcrypto")
 _STRIPPED_READY: Final = r"The broker\[(stripped), ([0-9.]+):(\d+)\] boot success"
-_QUIET_SHARE: Final = 0.07  # of a core
+_QUIET_SHARE: Final = 0.15
+"""Of a core: Java 5.5.0 uses 0.07 with nothing to do."""
 _QUIET_STEP_S: Final = 0.3
 
 
@@ -46,18 +86,28 @@ def side_broker(
 ) -> harness.Broker:
     """The broker of a side at a free port, not started; Java's with the heap of a server. namesrv,
     more: as harness.broker takes them. jvm: more options of a Java broker."""
-    if side == LIMIT:
-        return _stripped_broker(directory)
-    jvm = (*JAVA_JVM, *jvm) if side == "java" else ()
-    return harness.broker(SIDES[side], directory, namesrv, port=free_port(-2, 1), jvm=jvm, **more)
+    if side in LIMITS:
+        return _stripped_broker(side, directory)
+    known = BROKERS[side]
+    return harness.broker(
+        known.kind,
+        directory,
+        namesrv,
+        port=free_port(-2, 1),
+        jvm=() if known.is_ours else (*JAVA_JVM, *jvm),
+        **{**more, "env": {**known.env, **more.get("env", {})}},
+    )
 
 
-def _stripped_broker(directory: Path) -> harness.Broker:
+def _stripped_broker(side: str, directory: Path) -> harness.Broker:
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.stripped_broker", str(port)]
+    if side == LIMIT_C:
+        directory.mkdir(parents=True, exist_ok=True)
+        command = [str(build("stripped_broker")), str(port), str(directory / "log-file")]
     env = {"PYTHONPATH": str(harness.REPO_DIR)}
     process = ServerProcess("stripped broker", command, directory / "log", _STRIPPED_READY, env)
-    return harness.Broker(LIMIT, process, "stripped", port, directory, None)
+    return harness.Broker(side, process, "stripped", port, directory, None)
 
 
 class MemoryWatch:
@@ -96,7 +146,7 @@ def cpu_s(pid: int) -> float:
 
 
 def quiet_cpu_s(pid: int, timeout_s: float = 10) -> float:
-    """`cpu_s` once the broker has worked off what it still had to do: under 7 % of a core."""
+    """`cpu_s` once the broker has worked off what it still had to do: under 15 % of a core."""
     deadline = time.monotonic() + timeout_s
     before = cpu_s(pid)
     while time.monotonic() < deadline:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.cores_model import GAINS, HOSTS, RECORD_KB, Model, java_at_best, models
-from tests.bench.measuring import OUT_DIR
+from tests.bench.measuring import KINDS, OUT_DIR
 
 Data = Mapping[str, Any]
 
@@ -36,8 +36,19 @@ FIGURES: Final = {
     "publish_p99_us": "publish p99",
     "of_limit": "of the limit",
     "seconds": "seconds",
+    "mib": "MiB",
+    "rss_mib": "MiB, what is shared counted for each",
+    "parked_percent": "% of a core, parked",
+    "request_us": "CPU a request",
+    "p99_ms": "p99 of waking, ms",
 }
 """What goals of compare are about, in words."""
+_MAINS: Final = {
+    "seconds": "{:.2f} s",
+    "mib": "{:,.0f} MiB",
+    "msg_per_s": "{:,.0f}",
+    "request_us": "{:.0f} µs",
+}
 PUBLISHED: Final = (
     (8, 141_724, "1 KB, 256 threads of synchronous sends, ecs.g7.2xlarge (pull request 10526)"),
     (32, 100_000, "four masters together (issue 6025)"),
@@ -62,31 +73,48 @@ def marks(section: str) -> tuple[str, str]:
 
 
 def compare_text(data: Data) -> str:
-    """Every row of bin/bench compare beside Java's, its goals, its share of the limit."""
+    """Every row of bin/bench compare, compiled first, which is what a user gets; its goals."""
     run, machine, rows = data["run"], data["machine"], data["rows"]
     goals = [goal for row in rows for goal in row["goals"] if goal["held"] is not None]
+    held = {kind: [goal["held"] for goal in goals if goal["kind"] == kind] for kind in KINDS}
     took = f"{run['took_s'] / 60:.1f} minutes"
+    names = side_names(data)
     parts = [
-        f"`bin/bench compare`, {run['date']}, {took}: {machine_text(machine)};"
-        f" a Java {data['java_version']} broker. {_rounds(run['rounds'])}, {run['counts']:.0%} of"
-        f" the messages and {run['seconds']:.0%} of the time of a whole run. Ours / Java; times and"
-        " processor time in µs. The limit is that of tests/bench/stripped_broker.py, which decodes,"
-        " copies and answers, and does nothing else.",
-        f"{sum(goal['held'] for goal in goals)} of {len(goals)} goals are held.",
+        f"`bin/bench compare`, {run['date']}, {took}: {machine_text(machine)}."
+        f" {_rounds(run['rounds'])}, {run['counts']:.0%} of"
+        f" the messages and {run['seconds']:.0%} of the time of a whole run."
+        f" {machine['quiet']['text'].capitalize()}. Times and"
+        " processor time in µs. The limits are those of tests/bench/stripped_broker.py and .c,"
+        " which decode, copy and answer, and do nothing else.",
+        "Goals that are held: "
+        + ", ".join(f"{sum(each)} of {len(each)} {kind}" for kind, each in held.items())
+        + ".",
         f"![How far each goal is reached]({PICTURES}/{ROWS_PICTURE})",
+        "Messages a second, or what else a row is about, and ratios to both Javas:",
         _table(
-            ("row", "messages/s", "ratio", "p50", "p99", "CPU a message", "of the limit"),
-            map(_compare_row, rows),
+            ("row", *names.values(), *(f"{kind} / Java" for kind in KINDS)),
+            (_speed_row(row, list(names)) for row in rows),
         ),
-        "Goals are ratios of ours to Java's, but for shares of the limit and seconds:",
+        "p50, p99 and CPU a message, each compiled / sources / the Javas:",
         _table(
-            ("row", "figure", "reached", "goal", ""),
-            (goal_cells(row["shape"], goal) for row in rows for goal in row["goals"]),
+            ("row", "p50", "p99", "CPU a message", "of the limit", "of that in C"),
+            (_time_row(row, list(names)) for row in rows),
+        ),
+        "Goals are ratios to a Java, but for shares of the limit, seconds and what has no Java:",
+        _table(
+            ("row", "figure", "beside", "compiled", "goal", "", "sources", "goal", ""),
+            (cells for row in rows for cells in goal_rows(row, names)),
         ),
         *(_failed(row) for row in rows if row["failures"]),
-        *(_cost(row) for row in rows if row["costs"]),
+        *(_cost(row, names) for row in rows if row["costs"]),
     ]
     return "\n\n".join(parts)
+
+
+def side_names(data: Data) -> dict[str, str]:
+    """The sides in the order in which they are shown, with the releases of Java."""
+    javas = {side: f"Java {version}" for side, version in data["java_versions"].items()}
+    return {**dict(zip(KINDS, KINDS, strict=True)), **javas}
 
 
 def machine_text(machine: Data) -> str:
@@ -101,38 +129,68 @@ def _rounds(count: int) -> str:
     return "One round" if count == 1 else f"Medians of {count} rounds"
 
 
-def _compare_row(row: Data) -> list[str]:
-    ours, java = row["ours"] or {}, row["java"] or {}
-    main = "seconds" if "seconds" in ours or "seconds" in java else "msg_per_s"
-    ratio = row["ratios"].get(main)
-    name = f"{row['shape']} ({ours['store_gb']:.2f} GB)" if "store_gb" in ours else row["shape"]
+def _speed_row(row: Data, sides: Sequence[str]) -> list[str]:
+    figures = [row["sides"][side] or {} for side in sides]
+    main = next((name for name in _MAINS if any(name in each for each in figures)), "msg_per_s")
+    cells = [_cell(each, main) for each in figures]
+    ratios = [
+        " / ".join(
+            "–" if main not in found else f"{found[main]:.2f}"
+            for java, found in row["ratios"][kind].items()
+            if java in sides
+        )
+        for kind in KINDS
+    ]
+    return [row["shape"], *cells, *ratios]
+
+
+def _cell(figures: Data, name: str) -> str:
+    if name not in figures:
+        return "–"
+    return _MAINS[name].format(figures[name])
+
+
+def _time_row(row: Data, sides: Sequence[str]) -> list[str]:
+    figures = [row["sides"][side] or {} for side in sides]
+    shares = [
+        " / ".join(
+            f"{each[name]:.0%}" if name in each else "–"
+            for each in (row["sides"][kind] or {} for kind in KINDS)
+        )
+        for name in ("of_limit", "of_c")
+    ]
     return [
-        name,
-        _pair(ours, java, main, "{:.2f} s" if main == "seconds" else "{:,.0f}"),
-        "–" if ratio is None else f"{ratio:.2f}",
-        _pair(ours, java, "p50_us", "{:,.0f}"),
-        _pair(ours, java, "p99_us", "{:,.0f}"),
-        _pair(ours, java, "cpu_us", "{:.1f}"),
-        f"{ours['of_limit']:.0%} of {row['limit']['msg_per_s']:,.0f}"
-        if "of_limit" in ours
-        else "–",
+        row["shape"],
+        *(_several(figures, name, "{:,.0f}") for name in ("p50_us", "p99_us")),
+        _several(figures, "cpu_us", "{:.1f}"),
+        *("–" if share == "– / –" else share for share in shares),
     ]
 
 
-def _pair(ours: Data, java: Data, figure: str, form: str) -> str:
-    texts = [form.format(side[figure]) if figure in side else "–" for side in (ours, java)]
-    return "–" if texts == ["–", "–"] else " / ".join(texts)
+def _several(figures: Sequence[Data], name: str, form: str) -> str:
+    texts = [form.format(side[name]) if name in side else "–" for side in figures]
+    return "–" if set(texts) == {"–"} else " / ".join(texts)
 
 
-def goal_cells(shape: str, goal: Data) -> list[str]:
-    """For instance "send-1x1-128", "p50", "0.43", "0.50", "held"."""
-    name = FIGURES.get(goal["figure"], goal["figure"])
-    if goal["figure"] == "seconds" and goal["of_ratio"]:
-        name = "ratio"
+def goal_rows(row: Data, names: Mapping[str, str]) -> Iterator[list[str]]:
+    """For instance "send-1x1-128", "p50", "Java 4.9.7", "0.43", "0.50", "held", "0.60" …"""
+    of_figure: dict[tuple[str, str], dict[str, Data]] = {}
+    for goal in row["goals"]:
+        beside = names.get(goal["anchor"], "Java") if goal["of_ratio"] else "–"
+        of_figure.setdefault((goal["figure"], beside), {})[goal["kind"]] = goal
+    for (figure, beside), goals in of_figure.items():
+        name = "ratio" if (figure, beside == "–") == ("seconds", False) else FIGURES[figure]
+        cells = [_goal_cells(goals.get(kind)) for kind in KINDS]
+        yield [row["shape"], name, beside, *(cell for each in cells for cell in each)]
+
+
+def _goal_cells(goal: Data | None) -> list[str]:
+    if goal is None:
+        return ["–"] * 3
     if goal["reached"] is None:
-        return [shape, name, "–", f"{goal['limit']:.2f}", "not measured"]
+        return ["–", f"{goal['limit']:.2f}", "not measured"]
     verdict = "held" if goal["held"] else "**missed**"
-    return [shape, name, f"{goal['reached']:.2f}", f"{goal['limit']:.2f}", verdict]
+    return [f"{goal['reached']:.2f}", f"{goal['limit']:.2f}", verdict]
 
 
 def _failed(row: Data) -> str:
@@ -140,11 +198,10 @@ def _failed(row: Data) -> str:
     return f"**{row['shape']} failed**: {words}."
 
 
-def _cost(row: Data) -> str:
-    names = {"ours": "ours", "java": "Java"}
+def _cost(row: Data, names: Mapping[str, str]) -> str:
     costs = [
         f"{names[side]} has {cost['msg_per_s']:.0%} of the speed and {cost['cpu_us']:+.1f} µs"
-        + (f" with TLS {row[side]['tls']:.1f}" if "tls" in row[side] else "")
+        + (f" with TLS {row['sides'][side]['tls']:.1f}" if "tls" in row["sides"][side] else "")
         for side, cost in row["costs"].items()
     ]
     return f"{row['shape']} beside {row['beside']}: {', '.join(costs)}."

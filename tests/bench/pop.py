@@ -1,11 +1,12 @@
-"""Pop and ack, ours beside Java 5.3.3's: `bin/bench pop` (or `python -m tests.bench.pop`).
+"""Pop and ack, ours beside Java 5.5.0's: `bin/bench pop` (or `python -m tests.bench.pop`).
 
-Each broker in turn gets one topic of four queues with --messages messages of --size bytes.
---clients processes pop with --batch and acknowledge every message of a batch, the acks of a batch
-in one go, before their next pop. Printed for each: messages handed out and acknowledged a second,
-processor time of the broker a message, and bytes of log written a message. The driver speaks
-plain frames, written and cut apart here without the project's codec, so that it costs little
-beside the broker. Figures are read by people; nothing is asserted.
+Each broker in turn gets one topic of four queues with --messages messages of --size bytes, after
+as many for its warm-up, always, as a JVM needs. --clients processes pop with --batch and
+acknowledge every message of a batch, the acks of a batch in one go, before their next pop. Printed
+for each: messages handed out and acknowledged a second, processor time of the broker a message, and
+bytes of log written a message. The driver speaks plain frames, written and cut apart here without
+the project's codec, so that it costs little beside the broker. Figures are read by people; nothing
+is asserted. bin/bench compare has two rows of this.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ import socket
 import struct
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from remoting.body.kv_table import KVTable
 from remoting.request_code import RequestCode
-from tests.bench.measuring import JAVA_JVM, quiet_cpu_s
+from tests.bench.measuring import COMPILED, JAVA_5, SOURCES, quiet_cpu_s, side_broker
 from tests.interop import harness
 from tests.support.deadline import wait_until
 from tests.support.stolen_time import StolenTime
-from tools.chaos.free_ports import free_port
 
 TOPIC: Final = "BenchPop"
 GROUP: Final = "GBenchPop"
 QUEUES: Final = 4
+SIDES: Final = (COMPILED, SOURCES, JAVA_5)
+WARM_UP: Final = 50_000
+_WARM_UP_BATCH: Final = 32
 _PIPELINED: Final = 200
 _MISSES: Final = 20
 """Empty pops in a row after which a client ends."""
@@ -54,6 +58,39 @@ _ACK: Final = (
     '"extraInfo":"%s %s %s %s 0 %s %s %s"},"flag":0,"language":"JAVA","opaque":2,'
     '"serializeTypeCurrentRPC":"JSON","version":479}'
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is asked of a broker."""
+
+    messages: int = 200_000
+    size: int = 128
+    batch: int = 32
+    clients: int = 4
+    warm_up: int = WARM_UP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Popped:
+    """What came of it."""
+
+    done: int
+    msg_per_s: float
+    cpu_us: float
+    log_bytes: float
+    """Written, a message."""
+    stolen: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """As a row of bin/bench compare has them."""
+        return {
+            "messages": self.done,
+            "msg_per_s": self.msg_per_s,
+            "cpu_us": self.cpu_us,
+            "log_bytes": self.log_bytes,
+        }
 
 
 def frame(header: str) -> bytes:
@@ -132,17 +169,21 @@ def consume(port: int, name: str, batch: int, results: multiprocessing.Queue[Any
 
 
 def fill(broker: harness.Broker, count: int, size: int) -> None:
-    """`count` messages, evenly over the queues; waits until they can be popped. (Java answers in
-    any order, and refuses some on a busy machine.)"""
+    """`count` more messages, evenly over the queues; waits until they can be popped. (Java answers
+    in any order, and refuses some on a busy machine.)"""
     with broker.client() as frames:
         frames.send(TOPIC, 0, bytes(size))
-        client, sent = RawClient(broker.port, broker.name), 1
+
+        def stored() -> int:
+            return sum(frames.offset(30, TOPIC, queue_id) for queue_id in range(QUEUES))
+
+        client, sent, wanted = RawClient(broker.port, broker.name), 1, stored() + count - 1
         while sent < count:
             numbers = range(sent, min(sent + _PIPELINED, count))
             client.sock.sendall(b"".join(_send(number % QUEUES, size) for number in numbers))
             headers = [client.next_header() for _ in numbers]
             sent += sum(b'"code":0,' in header for header in headers)
-        wait_until(lambda: sum(frames.offset(30, TOPIC, q) for q in range(QUEUES)) >= count, 60)
+        wait_until(lambda: stored() >= wanted, 60)
 
 
 def _send(queue_id: int, size: int) -> bytes:
@@ -158,16 +199,12 @@ def log_end(broker: harness.Broker) -> int:
     return int(KVTable.from_json_bytes(body).table["commitLogMaxOffset"])
 
 
-def measure(broker: harness.Broker, options: argparse.Namespace) -> None:
-    """Fill, consume, print."""
-    fill(broker, options.messages, options.size)
-    before_cpu, before_log = quiet_cpu_s(broker.process.pid), log_end(broker)
+def consume_all(broker: harness.Broker, batch: int, clients: int) -> tuple[int, float]:
+    """Pop and acknowledge what is there; how many, and the seconds until the last."""
     results: multiprocessing.Queue[Any] = multiprocessing.Queue()
-    arguments = (broker.port, broker.name, options.batch, results)
-    workers = [
-        multiprocessing.Process(target=consume, args=arguments) for _ in range(options.clients)
-    ]
-    stolen, began = StolenTime(), time.monotonic()
+    arguments = (broker.port, broker.name, batch, results)
+    workers = [multiprocessing.Process(target=consume, args=arguments) for _ in range(clients)]
+    began = time.monotonic()
     for worker in workers:
         worker.start()
     found = []
@@ -175,53 +212,66 @@ def measure(broker: harness.Broker, options: argparse.Namespace) -> None:
         try:
             found.append(results.get(timeout=600))
         except queue.Empty:
-            raise SystemExit(f"{broker.process.log_path}: a client did not end") from None
+            raise RuntimeError(f"{broker.process.log_path}: a client did not end") from None
     for worker in workers:
         worker.join()
-    done = sum(count for count, _last in found)
-    took_s = max(last for _count, last in found) - began
-    cpu_us = 1e6 * (quiet_cpu_s(broker.process.pid) - before_cpu) / max(done, 1)
-    written = (log_end(broker) - before_log) / max(done, 1)
-    print(
-        f"{broker.kind:>8}: batch {options.batch}, {options.clients} clients: "
-        f"{done / took_s:8,.0f} messages/s, {cpu_us:4.0f} us of processor time and {written:5.1f} "
-        f"bytes of log a message ({done} of {options.messages}, {100 * stolen.share():.0f}% of the "
-        "machine stolen)",
-        flush=True,
-    )
+    return sum(count for count, _last in found), max(last for _count, last in found) - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=200_000)
-    parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--only", choices=("ours", "java-5.3"), help="measure one of the two")
-    options = parser.parse_args()
-    for kind in ("ours", "java-5.3"):
-        if options.only in (None, kind):
-            with tempfile.TemporaryDirectory(prefix="bench-pop-") as root:
-                run(kind, Path(root), options)
-
-
-def run(kind: str, root: Path, options: argparse.Namespace) -> None:
-    """One broker, from its start to its end."""
-    jvm = JAVA_JVM if kind != "ours" else ()
+def measure(side: str, directory: Path, load: Load) -> Popped:
+    """One broker, from its start to its end: warm-up, then what is measured."""
     conf = {
         "timerWheelEnable": "true",
         "mappedFileSizeCommitLog": str(256 << 20),
         "autoCreateTopicEnable": "true",
     }
-    port = free_port(-2, 1)
-    broker = harness.broker(kind, root, None, port=port, jvm=jvm, conf=conf)
+    broker = side_broker(side, directory, conf=conf)
     broker.start()
     try:
-        measure(broker, options)
+        fill(broker, load.warm_up, load.size)
+        consume_all(broker, _WARM_UP_BATCH, load.clients)
+        fill(broker, load.messages, load.size)
+        before_cpu, before_log = quiet_cpu_s(broker.process.pid), log_end(broker)
+        stolen = StolenTime()
+        done, took_s = consume_all(broker, load.batch, load.clients)
+        return Popped(
+            done=done,
+            msg_per_s=done / took_s,
+            cpu_us=1e6 * (quiet_cpu_s(broker.process.pid) - before_cpu) / max(done, 1),
+            log_bytes=(log_end(broker) - before_log) / max(done, 1),
+            stolen=stolen.share(),
+        )
     finally:
         broker.end()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    usual = Load()
+    parser.add_argument("--messages", type=int, default=usual.messages)
+    parser.add_argument("--size", type=int, default=usual.size)
+    parser.add_argument("--batch", type=int, default=usual.batch)
+    parser.add_argument("--clients", type=int, default=usual.clients)
+    parser.add_argument("--only", choices=SIDES, help="measure one of them")
+    options = parser.parse_args(arguments)
+    load = Load(
+        messages=options.messages,
+        size=options.size,
+        batch=options.batch,
+        clients=options.clients,
+    )
+    for side in [options.only] if options.only else SIDES:
+        with tempfile.TemporaryDirectory(prefix="bench-pop-") as root:
+            popped = measure(side, Path(root), load)
+        print(
+            f"{side:>8}: batch {load.batch}, {load.clients} clients: "
+            f"{popped.msg_per_s:8,.0f} messages/s, {popped.cpu_us:4.0f} us of processor time and "
+            f"{popped.log_bytes:5.1f} bytes of log a message ({popped.done} of {load.messages}, "
+            f"{popped.stolen:.0%} of the machine stolen)",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

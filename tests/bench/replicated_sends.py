@@ -7,7 +7,9 @@ ASYNC_MASTER would.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,8 @@ from tests.interop.processes import wait_until
 _BODY: Final = 128
 _ON_QUEUES: Final = "queues=4"
 _RATE: Final = 20_000
+_WARM_UP: Final = 150_000
+_ONE_BY_ONE: Final = 20_000
 _SETTLED_S: Final = 1.5
 _LAG_S: Final = 10
 _BURST_BODY: Final = 1024
@@ -51,30 +55,62 @@ class Lag:
     send_p99_us: float
 
 
-def measure_sends(side: str, directory: Path, scale: float) -> Sends:
-    """A fresh pair: warm-up, then each shape with messages that wait and messages that do not."""
+@contextmanager
+def linked_pair(side: str, directory: Path) -> Iterator[ReplicaPair]:
+    """A fresh SYNC_MASTER with its slave, which a send has passed through."""
     with ReplicaPair(side, directory, role="SYNC_MASTER") as pair:
         pair.master.start()
         pair.new_slave().start()
         pair.wait_linked("bench-linked")
+        yield pair
 
-        def send(conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
-            word = str(waits).lower()
-            total = max(conns * inflight, int(count * scale))
-            arguments = (conns, inflight, total, _BODY, _ON_QUEUES, f"wait={word}")
-            figures = run_load("send", pair.master, f"bench-{conns}-{word}", *arguments)
-            if figures["not_success"]:
-                refused, code = figures["not_success"], figures["first_code"]
-                raise RuntimeError(f"{side}: {refused:.0f} of {total} sends got code {code:.0f}")
-            for broker in (pair.master, pair.slave):
-                quiet_cpu_s(broker.process.pid)
-            return figures
 
+class PairSends:
+    """Loads on a pair."""
+
+    def __init__(self, pair: ReplicaPair) -> None:
+        self._pair = pair
+
+    def warm_up(self, count: int, *, waits: bool) -> None:
+        """As `send` does; a Java broker in haste may refuse some."""
+        self._load(4, 64, count, waits=waits)
+
+    def send(self, conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
+        """About `count` messages that wait for the slave, or do not; waits until all is quiet.
+        Raises RuntimeError when one is refused."""
+        figures = self._load(conns, inflight, count, waits=waits)
+        if figures["not_success"]:
+            refused, total, code = (
+                figures[name] for name in ("not_success", "total", "first_code")
+            )
+            raise RuntimeError(f"{refused:.0f} of {total:.0f} sends got code {code:.0f}")
+        return figures
+
+    def _load(self, conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
+        word = str(waits).lower()
+        total = max(conns * inflight, count)
+        arguments = (conns, inflight, total, _BODY, _ON_QUEUES, f"wait={word}")
+        figures = run_load("send", self._pair.master, f"bench-{conns}-{word}", *arguments)
+        self.quiet_cpu_s()
+        return figures
+
+    def quiet_cpu_s(self) -> float:
+        """Of both brokers together."""
+        both = (self._pair.master, self._pair.slave)
+        return sum(quiet_cpu_s(broker.process.pid) for broker in both)
+
+
+def measure_sends(side: str, directory: Path, scale: float) -> Sends:
+    """A fresh pair: warm-up, then each shape with messages that wait and messages that do not.
+    scale: on counts, but not of the warm-up, which is for Java."""
+    with linked_pair(side, directory) as pair:
+        sends = PairSends(pair)
         for waits in (True, False):
-            send(4, 64, 150_000, waits=waits)
-        one_sync, one_async = (send(1, 1, 20_000, waits=waits) for waits in (True, False))
-        many_sync = send(4, 64, 200_000, waits=True)
-        many_async = send(4, 64, 300_000, waits=False)
+            sends.warm_up(_WARM_UP, waits=waits)
+        one = int(_ONE_BY_ONE * scale)
+        one_sync, one_async = (sends.send(1, 1, one, waits=waits) for waits in (True, False))
+        many_sync = sends.send(4, 64, int(200_000 * scale), waits=True)
+        many_async = sends.send(4, 64, int(300_000 * scale), waits=False)
     return Sends(
         side,
         one_sync["p50_us"],
@@ -82,6 +118,19 @@ def measure_sends(side: str, directory: Path, scale: float) -> Sends:
         many_sync["msg_per_s"],
         many_async["msg_per_s"],
     )
+
+
+def measure_sync_one(side: str, directory: Path, counts: float, warm_up: float) -> dict[str, float]:
+    """A fresh pair: one send at a time that waits for the slave; factors on counts."""
+    with linked_pair(side, directory) as pair:
+        sends = PairSends(pair)
+        sends.warm_up(int(_WARM_UP * warm_up), waits=True)
+        before_s = sends.quiet_cpu_s()
+        figures = sends.send(1, 1, int(_ONE_BY_ONE * counts), waits=True)
+        return {
+            **{name: figures[name] for name in ("msg_per_s", "p50_us", "p99_us", "p999_us")},
+            "cpu_us": (sends.quiet_cpu_s() - before_s) * 1e6 / figures["total"],
+        }
 
 
 def measure_lag(directory: Path, memory: str, scale: float) -> Lag:

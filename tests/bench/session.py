@@ -19,10 +19,10 @@ from tests.bench.measuring import (
     MemoryWatch,
     first_touch_gb_s,
     quiet_cpu_s,
-    rss_anon,
     run_load,
     side_broker,
 )
+from tests.bench.memory_budget import Holding, look_at_memory
 from tests.bench.sync_counter import SyncCounter
 from tests.interop import harness
 
@@ -35,14 +35,24 @@ its latencies are those of code that its JVM has not compiled yet."""
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Factors on what the rows do: on counts of messages, and on seconds of open loops."""
+    """Factors on what the rows do: on counts of messages, and on seconds of open loops. Java is
+    warmed up as long for a short run as for a whole one: warm_up is for trials."""
 
     counts: float = 1.0
     seconds: float = 1.0
+    warm_up: float = 1.0
 
     def count(self, full: int, unit: int = 1) -> int:
         """The count of messages for `full` of them: a multiple of `unit`, at least one."""
-        return max(1, int(full * self.counts) // unit) * unit
+        return _multiple(full * self.counts, unit)
+
+    def warm_up_count(self, full: int, unit: int = 1) -> int:
+        """The same for a warm-up."""
+        return _multiple(full * self.warm_up, unit)
+
+
+def _multiple(count: float, unit: int) -> int:
+    return max(1, int(count) // unit) * unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +66,20 @@ class Setup:
     warms_up: bool = True
     guard: str = ""
     """A name of guards.py, or nothing."""
+    is_alone: bool = False
+    """Its rows start their brokers themselves: alone.py."""
 
 
 class Session:
     """A broker on a fresh store, which goes with it. Used by one thread."""
 
     def __init__(self, side: str, directory: Path, setup: Setup, lengths: Lengths) -> None:
-        """side: "ours" or "java"."""
+        """side: a name of measuring.BROKERS, or the limit."""
         self.side = side
         self.lengths = lengths
         self.first_touch_gb_s = first_touch_gb_s()
-        self.rss_anon_idle = 0
+        self.idle: list[Holding] = []
+        """Memory of each process before the first load."""
         self.sent: Final[dict[str, dict[str, float]]] = {}
         """By topic: what the load that filled it counted."""
         self.first_sends: Final[dict[str, float]] = {}
@@ -95,7 +108,7 @@ class Session:
                 self._names.start()
             self.broker.start()
             self.wait_quiet()
-            self.rss_anon_idle = rss_anon(self.broker.process.pid)
+            self.idle = look_at_memory(self.broker.process.pid)
             if self._setup.warms_up:
                 self._warm_up()
         except BaseException:
@@ -122,7 +135,7 @@ class Session:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _warm_up(self) -> None:
-        self.load("send", "bench-warm-up", 4, 64, self.lengths.count(_WARM_UP), 128)
+        self.load("send", "bench-warm-up", 4, 64, self.lengths.warm_up_count(_WARM_UP), 128)
         if "pull" in self._guard.options:
             self.load("pull", "bench-warm-up", "bench-warm", 4, 32)
 
@@ -158,7 +171,7 @@ class Session:
     def client(self, language: str) -> ClientProcess:
         """The official client of a language, started and warmed up by the first who asks."""
         if language not in self._clients:
-            count = self.lengths.count(_CLIENT_WARM_UP, 16)
+            count = self.lengths.warm_up_count(_CLIENT_WARM_UP, 16)
             self._started(language).send(f"bench-warm-up-{language}", 16, count, 128)
         return self._clients[language]
 

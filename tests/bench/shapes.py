@@ -4,7 +4,7 @@ Runs in the process of the benchmark. A shape runs within a session of the setup
 gives the figures of one run: msg_per_s, p50_us, p99_us, p999_us, refused (sends that got no
 SUCCESS: a Java broker in haste answers "busy"), cpu_us (of all processes of the broker, a message,
 dispatch and flush included), rss_anon_max; of a stream publish_p50_us …; for boots seconds and
-store_gb.
+store_gb; of idle memory mib and rss_mib.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 from tests.bench.busy_loops import busy_loops
 from tests.bench.goals import Goal
-from tests.bench.measuring import RECORD_OVERHEAD
+from tests.bench.measuring import JAVAS, KINDS, MIB, RECORD_OVERHEAD
 from tests.bench.session import Session
 
-KINDS: Final = 10
+TAGS: Final = 10
 """Of messages for filters: each tenth of a queue is kept."""
 
 _GROUP: Final = "bench-pull"
@@ -44,6 +44,10 @@ class Shape(Protocol):
     def goals(self) -> tuple[Goal, ...]: ...
     @property
     def beside(self) -> str: ...
+    @property
+    def sides(self) -> tuple[str, ...]: ...
+    @property
+    def is_once(self) -> bool: ...
     def run(self, session: Session) -> dict[str, float]: ...
 
 
@@ -61,6 +65,10 @@ class Row:
     goals: tuple[Goal, ...] = ()
     beside: str = ""
     """Another row: what is asked for here besides is what the difference costs."""
+    sides: tuple[str, ...] = (*KINDS, *JAVAS)
+    """Who is measured."""
+    is_once: bool = False
+    """Measured in the last round only: it takes long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +226,18 @@ class Stream(Row):
         _refuse_lost(self.name, figures)
         publish = {name: figures[name] for name in figures if name.startswith("publish_")}
         return {**send_figures(figures), **publish}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleMemory(Row):
+    """Anonymous memory of all processes together, from before the first load: `mib` as the machine
+    has it, `rss_mib` with what they share counted once for each. See memory_budget.py."""
+
+    def run(self, session: Session) -> dict[str, float]:
+        return {
+            "mib": sum(each.share for each in session.idle) / MIB,
+            "rss_mib": sum(each.resident for each in session.idle) / MIB,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

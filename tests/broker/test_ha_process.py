@@ -56,7 +56,7 @@ class World:
         self.others = BrokerProcesses(self.child, options, self.clock)
         servers = [CommandServer(end, self.answers, self.clock) for end in self._ends.values()]
         self._thread = threading.Thread(
-            target=self.child.serve, args=servers, kwargs={"each_turn": self._turn}
+            target=self.child.serve, args=servers, kwargs={"each_turn": self._turn, "turn_ms": 20}
         )
         self._thread.start()
 

@@ -393,6 +393,9 @@ class Revival:
     def call_at_multiple(self, _ms: int, function: Callable[[], None]) -> None:
         self.later.append(function)
 
+    def call_at_watch(self, function: Callable[[], None]) -> None:
+        self.later.append(function)
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         self.later.append(function)
 

@@ -105,9 +105,9 @@ def test_each_line_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> No
         return parse(line)
 
     monkeypatch.setattr(javaproperties, "parse", counting)
-    text = "b=" + ("b" * 250 + "\\\n") * 4_000 + "c\na=1\n"
+    text = "b=" + ("b" * 250 + "\\\n") * 4_000 + "c\\\\\na=1\\\\\n"
     assert [each.source for each in parse_properties(text, "f")] == ["f:1", "f:4002"]
-    assert [len(line) for line in lines] == [2 + 250 * 4_000 + 1, 3]
+    assert [len(line) for line in lines] == [2 + 250 * 4_000 + 3, 5]
     assert not any("\n" in line for line in lines)
 
 

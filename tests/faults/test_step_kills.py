@@ -34,6 +34,9 @@ from tests.faults.store_world import (
 )
 from tests.support.our_broker import HOME
 
+# Lines of compiled functions are traced by nobody.
+pytestmark = pytest.mark.interpreted
+
 BEFORE = range(12)
 """Written before the one that dies."""
 DURING = range(12, 64)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.acl.plain_acl_file import build_account, parse_plain_acl
+from broker.acl.plain_acl_file import build_account
+from broker.acl.plain_acl_text import parse_plain_acl
 from broker.broker_startup import KEYS
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.json_config_manager import ConfigFileError, JsonConfigManager

@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.filter.selector_parser import InvalidSelectorError, compile_selector
+from broker.filter.selector import InvalidSelectorError
+from broker.filter.selector_parser import compile_selector
 from broker.filter.subscription_filter import parse_tag_expression
 from remoting.errors import RequestError
 from tests.fuzz.target import Stateless, Target

@@ -25,9 +25,9 @@ from ha.refusals import RefusalCounters, RefusalReason
 from ha.replica_verifier import ReplicaVerifier, VerifyReplica
 from ha.reports import Reports
 from ha.slave_progress import SlaveProgress
+from ha.source_files import LogSource
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
-from ha.write_socket_service import LogSource
 from ipc.bell import Bell
 from ipc.clock import Clock, SystemClock
 from ipc.control_page import ControlPage, ProcessIndex

@@ -17,7 +17,7 @@ from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
 from ha.slave_progress import ReplicaState, SlaveProgress
-from ha.write_socket_service import LogSource
+from ha.source_files import LogSource
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.control_page import ProcessIndex

@@ -1,7 +1,8 @@
 """Name servers and brokers of both worlds behind one interface, so that a test can mix them.
 
 `name_server(kind, dir)` and `broker(kind, dir, ...)` give servers that are not started yet. A kind
-is "ours", "java-4.9" or "java-5.3" (which release that is: java_peers.py). Everything lives on
+is "ours", "java-4.9" or "java-5.3" (which release that is: java_peers.py), and "java-5.5" for
+bin/bench, which no test mixes. Everything lives on
 loopback and under the directory given; `store_dir` hands a store to the next broker.
 """
 
@@ -45,7 +46,8 @@ _ONLY_OURS = {
     "slaveSyncInterval": "1000",
 }
 # The threads of its timers for arbitrary delays, which nobody uses here, never sleep for long.
-_ONLY_5_3 = {"timerWheelEnable": "false"}
+_ONLY_5 = {"timerWheelEnable": "false"}
+_JAVA_5 = ("java-5.3", "java-5.5")
 _LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>{log}</file>
@@ -142,12 +144,12 @@ class Broker:
     def start(self) -> Broker:
         """Start and wait for the boot line, whose port is the real one."""
         self._port = int(self.process.start().group(3))
-        if self.kind == "java-5.3" and self._namesrv is not None:
+        if self.kind in _JAVA_5 and self._namesrv is not None:
             wait_until(self._registers, f"{self.process.name} registered", poll_s=0.2)
         return self
 
     def _registers(self) -> bool:
-        """A 5.3.3 broker registers 10 to 20 s after its boot, and at once when a setting is set."""
+        """A 5.x broker registers 10 to 20 s after its boot, and at once when a setting is set."""
         with self.client() as client:
             client.call(RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6\n")
         host, _, port = str(self._namesrv).partition(";")[0].rpartition(":")
@@ -221,7 +223,7 @@ def broker(
     """
     port = port or free_port(-2, 1)
     store = store_dir or directory / "store"
-    special = {"ours": _ONLY_OURS, "java-5.3": _ONLY_5_3}.get(kind, {})
+    special = {"ours": _ONLY_OURS, **dict.fromkeys(_JAVA_5, _ONLY_5)}.get(kind, {})
     settings = {**_settings(name, port, store), **special, **(conf or {})}
     conf_path = _write_properties(directory / "broker.conf", settings)
     args = ["-c", str(conf_path), *(["-n", namesrv] if namesrv else [])]

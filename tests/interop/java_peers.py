@@ -25,7 +25,7 @@ TARGET_DIR = INTEROP_DIR / "target"
 CLIENT_VERSIONS = ("4.9.8", "5.3.3")
 SERVER_LINES = ("4.9", "5.3")
 GRPC_CLIENT_VERSION = "5.0.8"
-_CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3"}
+_CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
 _FETCH_TIMEOUT_S = 900
 
 # What a 4.9 broker or client reaches into that Java 17 keeps closed.
@@ -53,7 +53,7 @@ def missing_tools() -> str | None:
 
 
 def server_lib(line: str) -> Path:
-    """Directory with the name server's and the broker's jars of `line` ("4.9" or "5.3")."""
+    """Directory with the name server's and the broker's jars of `line` ("4.9", "5.3" or "5.5")."""
     given = os.environ.get("ROCKETMQ_49_LIB")
     if line == "4.9" and given:
         return Path(given)

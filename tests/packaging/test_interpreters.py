@@ -1,19 +1,22 @@
 """`bin/test` in a clean clone, as a user of each Python that setup.cfg names would run it.
 
-Long. An interpreter is looked for in PATH and among those of pyenv; a version that is not on this
-machine is skipped.
+Long. An interpreter is looked for in PATH and among those of pyenv, then in the Debian release that
+has it (debian_pythons.py); a version that cannot be had on this machine is skipped.
 """
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.packaging.whole_run import TIMEOUT_S, assert_green, clone, command
+from tests.packaging import debian_pythons
+from tests.packaging.whole_run import ROOT, TIMEOUT_S, assert_green, clone, command
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 
@@ -25,10 +28,20 @@ def find_interpreter(version: str) -> str:
     for path in (shutil.which(name), *Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}")):
         if path and subprocess.run([path, "-c", works], capture_output=True).returncode == 0:
             return str(path)
-    pytest.skip(f"no {name} with its venv module is on this machine")
+    try:
+        return str(debian_pythons.interpreter(version))
+    except debian_pythons.NotToBeHadError as error:
+        pytest.skip(f"no {name} with its venv module is on this machine: {error}")
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def promised_versions() -> list[str]:
+    """Those of setup.cfg's classifiers."""
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    return re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+
+
+@pytest.mark.parametrize("version", promised_versions())
 def test_all_is_green_on(version: str, tmp_path: Path) -> None:
     interpreter = find_interpreter(version)
     clone(tmp_path / "checkout")

@@ -20,7 +20,9 @@ from remoting.body.consumer_offset import (
 from remoting.body.json_bean import JsonBean
 from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
+from remoting.java_casts import cast_string
 from remoting.remoting_serializable import (
+    MAX_DEPTH,
     IntKeyMap,
     JavaDouble,
     JsonError,
@@ -30,6 +32,7 @@ from remoting.remoting_serializable import (
     dumps_java_pretty,
     dumps_standard,
     loads_body,
+    loads_exact,
     loads_lenient,
 )
 
@@ -135,6 +138,19 @@ def test_deep_nesting(opening: str, depth: int) -> None:
 def test_depth_that_is_allowed() -> None:
     text = "[" * 128 + "]" * 128
     assert LenientReader(text).read() == json.loads(text)
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_text_of_what_is_nested(opening: str) -> None:
+    """As deep as the loose reader goes, though msgspec reads and writes more."""
+
+    def nested(depth: int) -> Any:
+        closing = "}" if opening.startswith("{") else "]"
+        return loads_exact(opening * (depth - 1) + "[1]" + closing * (depth - 1))
+
+    assert cast_string(nested(MAX_DEPTH)).count("1") == 1
+    with pytest.raises(JsonError, match="nested too deep"):
+        cast_string(nested(MAX_DEPTH + 1))
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(

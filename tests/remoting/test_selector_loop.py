@@ -199,6 +199,61 @@ def test_ticks_run_only_while_there_is_something_to_do(loop: SelectorLoop) -> No
     assert runs == [2, 1, 0, 1, 0]
 
 
+def next_watches(loop: SelectorLoop) -> list[int]:
+    """When watches are due, in ms, without those that were put off."""
+    return [due for due, _, handle in loop._timers if not handle.cancelled]
+
+
+def test_a_watch_comes_seldom_while_nothing_happens(loop: SelectorLoop) -> None:
+    looks_again = True
+    looked: list[str] = []
+
+    def look() -> bool:
+        looked.append("watch")
+        return looks_again
+
+    loop.watch(look)
+    loop.call_at_watch(lambda: looked.append("once"))
+    [due_ms] = next_watches(loop)
+    assert due_ms % 100 == 0
+    loop._timers.clear()
+    loop._watch()
+    assert looked == ["watch", "once"]
+    assert not loop._is_quiet, "it asked for the next one"
+    loop._timers.clear()
+    looks_again = False
+    loop._watch()
+    assert looked == ["watch", "once", "watch"]
+    [due_ms] = next_watches(loop)
+    assert due_ms % 1_000 == 0
+    assert loop._is_quiet
+
+
+def test_a_turn_with_an_event_brings_the_watch_nearer(loop: SelectorLoop) -> None:
+    loop.watch(lambda: False)
+    loop._timers.clear()
+    loop._watch()
+    loop.call_soon_threadsafe(lambda: None)
+    loop.wake()
+    loop._turn()
+    before_ms = time.monotonic_ns() // 1_000_000
+    [due_ms] = next_watches(loop)
+    assert due_ms % 100 == 0
+    assert due_ms <= before_ms + 100
+    assert not loop._is_quiet
+
+
+def test_a_turn_of_a_timer_alone_leaves_the_watch_where_it_is(loop: SelectorLoop) -> None:
+    loop.watch(lambda: False)
+    loop._timers.clear()
+    loop._watch()
+    before = next_watches(loop)
+    loop.call_later(0, lambda: None)
+    loop._turn()
+    assert loop._is_quiet
+    assert next_watches(loop) == before
+
+
 def test_a_timer_that_cancels_another_of_the_same_time(loop: SelectorLoop) -> None:
     seen: list[str] = []
 

@@ -1,15 +1,72 @@
-"""Which modules the tests run: those of the sources, or with bin/test --compiled the compiled ones.
+"""Which modules the tests run: of the sources, or compiled.
+
+The modules that a test imports are those of the sources; with bin/test --compiled the compiled
+ones. The programs that a test starts are on the same, but with `bin/test --slow` and `--long` those
+of the rooms ON_COMPILED are on compiled ones: real brokers with real peers, under faults and in
+chaos, as users run them.
 
 Imported by tests/conftest.py before any module of the product: package `broker` decides when it is
-imported. Programs that tests start inherit the variable.
+imported. Programs inherit the variable.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
-from conf.compiled_modules import OFF, VARIABLE
+from conf.compiled_modules import OFF, REQUIRED, VARIABLE
 
 os.environ.setdefault(VARIABLE, OFF)
 
 import broker as broker
+from tools.mqcompile import find_need
+
+WANTED: Final = "TESTS_COMPILE"
+"""Set by bin/test, to anything: tests that want compiled modules make them."""
+ON_COMPILED: Final = ("faults", "interop", "linearizability", "tools/chaos")
+"""Below tests/."""
+_ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+@functools.cache
+def make_compiled() -> bool:
+    """Whether there are compiled modules of this checkout. In a run that wants them they are made
+    by whichever process asks first; others wait for it."""
+    if find_need(_ROOT) is None:
+        return True
+    if not os.environ.get(WANTED):
+        return False
+    done = subprocess.run([sys.executable, "-m", "tools.mqcompile"], cwd=_ROOT, check=False)
+    return done.returncode == 0
+
+
+def wants_compiled(file: str, *, is_interpreted: bool) -> bool:
+    """Whether the programs of a test in `file`, below tests/, shall be on compiled modules."""
+    return not is_interpreted and any(file.startswith(f"{room}/") for room in ON_COMPILED)
+
+
+def tell(counts: Mapping[str, int]) -> str:
+    """For the end of a run. counts: tests whose programs ran compiled modules, by directory."""
+    if os.environ[VARIABLE] == REQUIRED:
+        return "compiled modules: all tests"
+    if not counts:
+        why = "; nothing could be compiled: bin/mqcompile says why"
+        return f"sources: all tests{why if os.environ.get(WANTED) else ''}"
+    rooms = ", ".join(f"{count} in {room}" for room, count in sorted(counts.items()))
+    return f"compiled modules: programs of tests, {rooms}; sources: all else"
+
+
+def choice(file: str, *, is_interpreted: bool) -> str:
+    """What VARIABLE is for its programs."""
+    usual = os.environ[VARIABLE]
+    if not wants_compiled(file, is_interpreted=is_interpreted) or usual == REQUIRED:
+        return usual
+    if not os.environ.get(WANTED):
+        return usual
+    # .ci/run fails without them: the programs say why they do not start.
+    return REQUIRED if make_compiled() or os.environ.get("CI") == "true" else usual

@@ -1,11 +1,12 @@
 """Starting programs of ours, as `python -m` does, without the second that an interpreter imports.
 
 `start_program` has a server fork them (tests/support/program_server.py), one for each process of
-the tests, started at the first use; only within pytest (tests/conftest.py), since benchmarks
-measure what an interpreter costs, too, and not within `own_interpreters`. A program that is to have
-an environment, limits, a umask or namespaces that only a new process takes over whole, such as a
-library to be loaded first, gets an interpreter of its own. So do those that tests start through
-bin/, from the wheel, the Dockerfile or mqchaos, which prove the start itself. Any thread.
+the tests and kind of modules, started at the first use; only within pytest (tests/conftest.py),
+since benchmarks measure what an interpreter costs, too, and not within `own_interpreters`. A
+program that is to have an environment, limits, a umask or namespaces that only a new process takes
+over whole, such as a library to be loaded first, gets an interpreter of its own. So do those that
+tests start through bin/, from the wheel, the Dockerfile or mqchaos, which prove the start itself.
+Any thread.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from conf.compiled_modules import OFF, REQUIRED, VARIABLE
 from tests.support.program_server import END, MOST, PROGRAMS, Request
 from tools.chaos.processes import is_running
 
@@ -105,7 +107,9 @@ class ForkedProgram:
 class _Server:
     """Owned by: whoever holds the lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: str) -> None:
+        """modules: ROCKETMQ_COMPILED of its programs; it has imported theirs."""
+        self._environment: Final = {VARIABLE: modules}
         self.lock: Final = threading.Lock()
         self._asking: socket.socket | None = None
         self._inherited: Inherited = {}
@@ -115,8 +119,9 @@ class _Server:
         inherited = _inherited(request.environment)
         with self.lock:
             if self._asking is None:
-                self._inherited = _inherited(os.environ)
-                self._asking = _start_server()
+                own = {**os.environ, **self._environment}
+                self._inherited = _inherited(own)
+                self._asking = _start_server(own)
             if inherited != self._inherited:
                 # A test that leaves something changed makes every later start of its worker dear.
                 print(
@@ -132,7 +137,7 @@ class _Server:
         return ForkedProgram(told)
 
 
-def _start_server() -> socket.socket:
+def _start_server(environment: Mapping[str, str]) -> socket.socket:
     asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asking.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST)
     with asked:
@@ -140,7 +145,7 @@ def _start_server() -> socket.socket:
             [sys.executable, "-m", "tests.support.program_server", str(asked.fileno())],
             cwd=_HOME,
             # numpy's threads would keep it from forking.
-            env={**os.environ, "PYTHONPATH": str(_HOME), "OPENBLAS_NUM_THREADS": "1"},
+            env={**environment, "PYTHONPATH": str(_HOME), "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
             pass_fds=[asked.fileno()],
             start_new_session=True,
@@ -174,7 +179,7 @@ def _inherited(environment: Mapping[str, str]) -> Inherited:
     return {**variables, **others}
 
 
-_SERVER: Final = _Server()
+_SERVERS: Final = {modules: _Server(modules) for modules in (OFF, REQUIRED)}
 
 
 def start_program(
@@ -183,9 +188,10 @@ def start_program(
     """`command` in a session of its own, without input; all that it prints goes to the descriptor
     `output`. Forked if it is this interpreter with `-m` and one of PROGRAMS."""
     is_ours = list(command[:2]) == [sys.executable, "-m"] and command[2] in PROGRAMS
-    if is_ours and Forking.allowed:
+    server = _SERVERS.get(environment.get(VARIABLE, ""))
+    if is_ours and Forking.allowed and server is not None:
         request = Request(command[2], list(command[3:]), dict(environment), str(directory))
-        program = _SERVER.start(request, output)
+        program = server.start(request, output)
         if program is not None:
             return program
     return subprocess.Popen(

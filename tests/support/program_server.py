@@ -40,6 +40,7 @@ _MODULES: Final = (
     "broker.processes.remoting",
     "broker.processes.store",
     "broker.processes.supervising",
+    "broker.processes.supervisor_services",
     "broker.slave.promotion",
     "namesrv.namesrv_startup",
 )

@@ -41,6 +41,9 @@ class NoLoop:
     def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
         """Never."""
 
+    def call_at_watch(self, function: Callable[[], None]) -> None:
+        """Never."""
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Never."""
 

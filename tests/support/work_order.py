@@ -19,7 +19,6 @@ LONGEST: Final = (
     "interop/test_mqadmin_side_by_side.py",
     "faults/test_durability_cells.py",
     "interop/test_transactions.py",
-    "tools/test_mqcompile.py",
     "interop/test_scenarios.py",
     "interop/test_pop_exchange.py",
     "interop/test_tls.py",

@@ -18,13 +18,14 @@ from conf.compiled_modules import (
     LIBRARY,
     LIBRARY_SUFFIX,
     MANIFEST,
-    ROOMS,
     VARIABLE,
     compiled_directory,
     file_digests,
     source_digests,
 )
 from remoting.request_code import RequestCode
+from tests.support.broker_copy import copy_broker, environment_of
+from tests.support.compiled_modules import make_compiled
 from tests.support.our_broker import OurBroker
 from tools import mqcompile
 from tools.compiled_module_list import COMPILED_MODULES
@@ -141,16 +142,17 @@ def test_what_does_not_compile_changes_nothing_and_is_told(
     error = capsys.readouterr().err
     assert error.startswith("mqcompile: it did not compile:\n")
     assert "broker/append/append_queue.py" in error, "the modules of the list are not there"
-    assert list(compiled_directory(home).parent.iterdir()) == []
+    assert [path.suffix for path in compiled_directory(home).parent.iterdir()] == [".lock"]
 
 
 @pytest.fixture(scope="module")
 def compiled_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the broker with its compiled modules; the C compiler does not optimize here."""
-    home = tmp_path_factory.mktemp("home")
-    for room in (*ROOMS, "namesrv"):
-        shutil.copytree(ROOT / room, home / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "setup.cfg", home)
+    """A copy of the broker with its compiled modules: those of this run, or of this checkout, else
+    made for these tests, without optimizing."""
+    home = copy_broker(tmp_path_factory.mktemp("home"))
+    if make_compiled():
+        shutil.copytree(compiled_directory(ROOT), compiled_directory(home))
+        return home
     made = compile_modules(home, tmp_path_factory.mktemp("work"), optimize=0)
     compiled_directory(home).parent.mkdir()
     shutil.move(made, compiled_directory(home))
@@ -159,13 +161,7 @@ def compiled_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def broker_of(home: Path, root: Path, **environment: str) -> OurBroker:
     broker = OurBroker(root)
-    broker.env = {
-        "PYTHONPATH": str(home),
-        "PYTHONSAFEPATH": "1",
-        "ROCKETMQ_HOME": str(home),
-        VARIABLE: "",
-        **environment,
-    }
+    broker.env = {**environment_of(home), **environment}
     return broker
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from conf.compiled_modules import ROOMS
 from tools import prepare_venv
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +110,67 @@ def test_an_interpreter_that_this_user_may_not_look_at(
         f"mq: cannot use {venv}/bin/python: Permission denied; make its target readable"
         " for this user, or set BROKER_VENV to a directory of your own\n"
     )
+
+
+def test_a_new_environment_has_a_pip_that_works(tmp_path: Path) -> None:
+    """Unpacked, not installed; on a Python whose pip is elsewhere ensurepip installs it."""
+    venv = tmp_path / "venv"
+    prepare_venv._create(venv, "mq")
+    assert prepare_venv._is_usable(venv)
+    told = subprocess.run(
+        [venv / "bin/python", "-m", "pip", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("pip ")
+    assert str(venv) in told.stdout
+    assert not (venv / "pip.part").exists()
+
+
+def test_without_a_wheel_of_pip_ensurepip_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(prepare_venv, "find_pip_wheel", lambda: None)
+    monkeypatch.setattr(prepare_venv, "_run", lambda command: asked.append(list(command)))
+    prepare_venv._create(tmp_path / "venv", "mq")
+    assert [command[1:3] for command in asked] == [["-m", "venv"], ["-m", "ensurepip"]]
+
+
+def test_a_full_disk_while_pip_is_unpacked_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rename = Path.rename
+
+    def once(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", refuse)
+        return rename(path, target)
+
+    def refuse(_path: Path, _target: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", once)
+    assert run(tmp_path / "venv") == 1
+    assert "No space left on device; on Debian and Ubuntu" in capsys.readouterr().err
+    assert not prepare_venv._is_usable(tmp_path / "venv"), "made anew by the next start"
+
+
+def test_modules_of_the_broker_are_compiled_meanwhile_by_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(prepare_venv.ROOMS) == {*ROOMS, "namesrv"}
+    for room in prepare_venv.ROOMS:
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "one.py").write_text("")
+    monkeypatch.setattr(prepare_venv, "PROJECT", tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    with prepare_venv._own_bytecode(is_wanted=True):
+        pass
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
+    with prepare_venv._own_bytecode(is_wanted=False):
+        pass
+    assert list(tmp_path.glob("*/__pycache__")) == []
+    with prepare_venv._own_bytecode(is_wanted=True):
+        pass
+    assert len(list(tmp_path.glob("*/__pycache__/one.*.pyc"))) == len(prepare_venv.ROOMS)
 
 
 def checkout(directory: Path) -> Path:

@@ -17,8 +17,8 @@ from broker.acl.plain_acl_file import (
     PlainAccessConfig,
     PlainAclFile,
     build_account,
-    parse_plain_acl,
 )
+from broker.acl.plain_acl_text import parse_plain_acl
 from conf.errors import ConfigError
 from remoting.body.data_version import DataVersion
 

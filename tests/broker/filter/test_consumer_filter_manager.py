@@ -11,7 +11,7 @@ import pytest
 
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.filter.filter_factory import FilterFactory
-from broker.filter.selector_parser import Selector
+from broker.filter.selector import Selector
 from broker.json_config_manager import ConfigFileError
 from broker.settings.broker_config import BrokerConfig
 from remoting.body.heartbeat import SubscriptionData

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.filter import filter_factory
+from broker.filter import filter_factory, selector_parser
 from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.selector_parser import InvalidSelectorError, compile_selector
+from broker.filter.selector import InvalidSelectorError
+from broker.filter.selector_parser import compile_selector
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         texts.append(text)
         return compile_selector(text)
 
-    monkeypatch.setattr(filter_factory, "compile_selector", compile_and_note)
+    monkeypatch.setattr(selector_parser, "compile_selector", compile_and_note)
     return texts
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from broker.filter.message_filter import ExpressionForRetryMessageFilter, ExpressionMessageFilter
-from broker.filter.selector_parser import Selector, compile_selector
+from broker.filter.selector import Selector
+from broker.filter.selector_parser import compile_selector
 from store.message import Message
 from store.message_codec import encode_record
 

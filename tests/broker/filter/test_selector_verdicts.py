@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector_parser import Selector, compile_selector
+from broker.filter.selector import Selector
+from broker.filter.selector_parser import compile_selector
 from broker.filter.selector_verdicts import VerdictTable
 from store.message_properties import format_properties, parse_properties
 from tests.broker.broker_fakes import FakeClock

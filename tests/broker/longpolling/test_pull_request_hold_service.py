@@ -167,3 +167,18 @@ def test_a_look_visits_only_what_is_due_and_some_of_it_a_turn(held: Service) -> 
     assert not held.service.scan(2_000)
     assert held.take_runs() == [("later", True)]
     assert held.service.is_empty
+
+
+def test_the_first_that_times_out_is_told_of_once(held: Service) -> None:
+    """The loop sleeps until then: nothing looks at held pulls ten times a second."""
+    told: list[int | None] = []
+    held.service.on_first_due = lambda: told.append(held.service.next_due_ms())
+    assert held.service.next_due_ms() is None
+    for name, deadline_ms in {"a": 5_000, "b": 5_000, "c": 9_000, "d": 2_001}.items():
+        held.hold(name, deadline_ms=deadline_ms)
+    assert told == [5_000, 2_100]
+    assert held.service.scan(2_100) is False
+    assert held.take_runs() == [("d", True)]
+    assert held.service.next_due_ms() == 5_000
+    assert held.service.scan(9_000) is False
+    assert held.service.next_due_ms() is None

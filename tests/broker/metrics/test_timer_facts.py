@@ -14,6 +14,7 @@ from broker.metrics.timer_gauges import TimerGauges
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import OVERFLOW, MetricSlots, create_metric_slots
 from remoting.metrics.metric import Metric
+from store.timer import timer_wheel
 from store.timer.slot import Slot
 from store.timer.timer_metrics import TimerMetrics, write_timer_metrics
 from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET, TIMER_OPENED, TIMER_READ_TIME_MS
@@ -111,6 +112,27 @@ def test_without_files_and_without_timers(world: World) -> None:
     for unreadable in (off, facts):
         reads = (unreadable.waiting, unreadable.by_topic, unreadable.by_bound, unreadable.behind_ms)
         assert [read() for read in reads] == [[], [], [], []]
+
+
+def test_an_empty_wheel_is_not_looked_through(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said of it is what a look would have found."""
+    world.fill({})
+    facts = world.facts()
+    looked: list[object] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(timer_wheel, "TimerWheelReader", looked.append)
+        unread = (facts.waiting(), facts.by_bound())
+    assert looked == []
+    world.fill({0: 0})
+    with monkeypatch.context() as patched:
+        real = timer_wheel.TimerWheelReader
+        patched.setattr(
+            timer_wheel, "TimerWheelReader", lambda *given: looked.append(given) or real(*given)
+        )
+        assert (facts.waiting(), facts.by_bound()) == unread
+    assert len(looked) == 2
 
 
 def test_topics_beyond_the_limit_are_one(world: World) -> None:

@@ -354,6 +354,8 @@ class TurnLoop:
 
     def call_at_multiple(self, _period_ms: int, _function: Callable[[], None]) -> None: ...
 
+    def call_at_watch(self, _function: Callable[[], None]) -> None: ...
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         self.soon.append(function)
 

@@ -1,5 +1,6 @@
 """KnownPulls: the same bytes and the same notes as the general path, whatever changes between two
-pulls; and that the pulls it is for take it."""
+pulls; and that the pulls it is for take it. And that what TaggedUnits kept for a pull is what it
+would have found without."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
 QUEUES = 2
 FILE_SIZE = 1 << 17
 UNITS_PER_FILE = 120
-GROUPS = ("G", "H")
+GROUPS = ("G", "H", "K")
 READS = (0, 19, 20, 21)
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 
@@ -42,7 +43,8 @@ def answered(world: HotPathWorld) -> dict[tuple[int, int], int]:
 
 
 class Pair:
-    """Two worlds to which the same happens; pulls of the second take the general path."""
+    """Two worlds to which the same happens; pulls of the second take the general path, and look for
+    tags each by itself."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.chance = chance
@@ -62,6 +64,8 @@ class Pair:
         self.opaque = 0
         for world in self.worlds:
             world.topic("T", QUEUES)
+            # No check of a block takes long, however busy this machine is.
+            world.checked_units._thread_time_ns = lambda: 0
 
     def on_each(self, action: Callable[[HotPathWorld], object]) -> None:
         for world in self.worlds:
@@ -97,6 +101,7 @@ class Pair:
         for world, client in zip(self.worlds, self.clients, strict=True):
             client.send(request)
             world.turn()
+        self.general.pull_processor._reader._tagged._blocks.clear()
         return self.compare(request.opaque)
 
     def compare(self, opaque: int) -> RemotingCommand | None:
@@ -175,6 +180,7 @@ def restore(world: HotPathWorld) -> None:
         world.groups.update_readable(group, "T", readable=True)
         world.consumers.broadcasting.discard(group)
     subscribe(world, "H", sub_version=4)
+    subscribe(world, "K", sub_version=4, sub_string="A", code_set=[string_hash("A")])
 
 
 def changes(pair: Pair) -> list[Callable[[], None]]:
@@ -234,6 +240,9 @@ def changes(pair: Pair) -> list[Callable[[], None]]:
 BY_PULL = {"consumerGroup": "G", "sysFlag": SUBSCRIPTION}
 BY_HEARTBEAT = {"consumerGroup": "H", "sysFlag": 0, "subscription": "A", "subVersion": 4}
 """Without flag 4 nobody looks at the expression."""
+TAG_BY_PULL = BY_PULL | {"subscription": "A"}
+TAG_BY_HEARTBEAT = BY_HEARTBEAT | {"consumerGroup": "K", "subscription": None}
+USUAL = [BY_PULL, BY_HEARTBEAT, TAG_BY_PULL, TAG_BY_HEARTBEAT]
 Change = Callable[[HotPathWorld], object]
 
 CHANGES: dict[str, tuple[Change, int | None]] = {
@@ -255,7 +264,15 @@ CHANGES: dict[str, tuple[Change, int | None]] = {
     "records gone": (lambda world: lose(world, 100), 20),
     "unreadable": (lambda world: forbid(world), None),
     "unsubscribed": (lambda world: world.consumers.groups.clear(), None),
-    "tags": (lambda world: subscribe(world, "H", sub_string="A", code_set=[65]), None),
+    "tags": (lambda world: both_subscribe(world, sub_string="A", code_set=[65]), None),
+    "all tags": (lambda world: both_subscribe(world, sub_version=4), 0),
+    "other tags": (
+        lambda world: both_subscribe(
+            world, sub_version=4, sub_string="B", code_set=[string_hash("B")]
+        ),
+        0,
+    ),
+    "seconds later": (lambda world: world.clock.advance(6_000), 0),
     "broadcasts": (lambda world: broadcast(world), None),
 }
 """With the code that follows; None: another one for each way to subscribe."""
@@ -264,6 +281,11 @@ CHANGES: dict[str, tuple[Change, int | None]] = {
 def both(world: HotPathWorld, **fields: Any) -> None:
     for group in GROUPS:
         change_group(world, group, **fields)
+
+
+def both_subscribe(world: HotPathWorld, **fields: Any) -> None:
+    for group in ("H", "K"):
+        subscribe(world, group, **fields)
 
 
 def other_broker(world: HotPathWorld, memory_limit: int) -> None:
@@ -279,12 +301,13 @@ def lose(world: HotPathWorld, messages: int) -> None:
 
 
 def forbid(world: HotPathWorld) -> None:
-    world.groups.update_readable("H", "T", readable=False)
+    for group in ("H", "K"):
+        world.groups.update_readable(group, "T", readable=False)
 
 
 def broadcast(world: HotPathWorld) -> None:
     both(world, consume_broadcast_enable=False)
-    world.consumers.broadcasting.add("H")
+    world.consumers.broadcasting.update({"H", "K"})
 
 
 @pytest.fixture
@@ -295,31 +318,54 @@ def pair(tmp_path: Path) -> Pair:
     return pair
 
 
-def warm_up(pair: Pair, usual: dict[str, Any]) -> None:
-    """The third pull of a consumer, which is known then."""
-    for number in range(3):
-        answer = pair.pull(queueOffset=8 * number, maxMsgNums=8, **usual)
+def warm_up(pair: Pair, usual: dict[str, Any]) -> int:
+    """The pulls of a consumer until it is known, and two that are; where the next one begins. The
+    second one with tags is the first for which more is looked at than it needs."""
+    offset = 0
+    for _ in range(4 if usual in (TAG_BY_PULL, TAG_BY_HEARTBEAT) else 3):
+        answer = pair.pull(queueOffset=offset, maxMsgNums=8, **usual)
         assert answer is not None
         assert answer.code == 0
+        offset = int(answer.ext_fields["nextBeginOffset"])
     assert pair.fast.stats.fast_pulls == 2
     assert pair.general.stats.fast_pulls == 0
+    return offset
 
 
-@pytest.mark.parametrize("usual", [BY_PULL, BY_HEARTBEAT])
+@pytest.mark.parametrize("usual", USUAL)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_between_two_pulls(pair: Pair, name: str, usual: dict[str, Any]) -> None:
-    warm_up(pair, usual)
+    offset = warm_up(pair, usual)
     change, code = CHANGES[name]
     pair.on_each(change)
-    answer = pair.pull(queueOffset=24, maxMsgNums=8, **usual)
+    answer = pair.pull(queueOffset=offset, maxMsgNums=8, **usual)
     assert answer is not None
     if code is not None:
         assert answer.code == code
-    if name == "nothing":
-        assert pair.fast.stats.fast_pulls == 3
-    pair.pull(queueOffset=32, maxMsgNums=8, **usual)
+    fast_pulls = {"nothing": 3, "seconds later": 2}
+    if name in fast_pulls:
+        assert pair.fast.stats.fast_pulls == fast_pulls[name]
+    pair.pull(queueOffset=offset + 8, maxMsgNums=8, **usual)
     pair.on_each(restore)
-    pair.pull(queueOffset=40, maxMsgNums=8, **usual)
+    pair.pull(queueOffset=offset + 16, maxMsgNums=8, **usual)
+
+
+@pytest.mark.parametrize("usual", USUAL)
+def test_a_topic_that_is_made_anew(pair: Pair, usual: dict[str, Any]) -> None:
+    """What was found in the queue of the old one is not given to anybody."""
+    offset = warm_up(pair, usual)
+
+    def make_anew(world: HotPathWorld) -> None:
+        world.topics.delete("T")
+        delete_queues(world)
+        world.topic("T", QUEUES)
+
+    pair.on_each(make_anew)
+    pair.send(300)
+    for step in range(3):
+        answer = pair.pull(queueOffset=offset + 4 * step, maxMsgNums=4, **usual)
+        assert answer is not None
+        assert answer.code == 0
 
 
 ODD: list[dict[str, Any]] = [
@@ -333,6 +379,7 @@ ODD: list[dict[str, Any]] = [
     {"sysFlag": SUBSCRIPTION | COMMIT, "commitOffset": 9},
     {"sysFlag": COMMIT, "commitOffset": 9},
     {"queueOffset": 399},
+    {"subscription": "A || B"},
     {"queueOffset": -1},
     {"maxMsgNums": 0},
     {"maxMsgNums": 300},
@@ -341,13 +388,13 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("usual", [BY_PULL, BY_HEARTBEAT])
+@pytest.mark.parametrize("usual", USUAL)
 @pytest.mark.parametrize("odd", ODD, ids=str)
 def test_a_pull_unlike_the_one_before(
     pair: Pair, odd: dict[str, Any], usual: dict[str, Any]
 ) -> None:
-    warm_up(pair, usual)
-    assert pair.pull(**{"queueOffset": 24, "maxMsgNums": 8, **usual, **odd}) is not None
+    offset = warm_up(pair, usual)
+    assert pair.pull(**{"queueOffset": offset, "maxMsgNums": 8, **usual, **odd}) is not None
 
 
 def test_a_proxy_that_pulls_for_a_broadcasting_client(pair: Pair) -> None:
@@ -410,12 +457,13 @@ def odd_fields(chance: random.Random, usual: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_as_the_general_path(tmp_path: Path, seed: int) -> None:
-    """G brings its expression, H has subscribed."""
+    """G brings its expression, H and K have subscribed."""
     chance = random.Random(seed)
     pair = Pair(tmp_path, chance)
     pair.send(200)
     pair.on_each(restore)
-    for number in range(200):
+    tags = chance.choice(["*", "A", "A || C"])
+    for number in range(300):
         if not chance.randrange(5):
             chance.choice(changes(pair))()
         if number % 8 == 7:
@@ -424,6 +472,8 @@ def test_the_same_as_the_general_path(tmp_path: Path, seed: int) -> None:
         group = chance.choice(GROUPS)
         usual = SUBSCRIPTION if group == "G" else 0
         fields: dict[str, Any] = {"sysFlag": usual | chance.choice([0, 0, COMMIT])}
+        if usual:
+            fields["subscription"] = tags
         fields["maxMsgNums"] = chance.choice([8, 32])
         if not usual:
             fields["subscription"] = None

@@ -36,7 +36,10 @@ class Stored:
         return self.message.phy_offset
 
 
-def make_world(root: Path, chance: random.Random, messages: int) -> HotPathWorld:
+def make_world(
+    root: Path, chance: random.Random, messages: int, *, alike: bool = False
+) -> HotPathWorld:
+    """alike: all records are of one size."""
     world = HotPathWorld(
         root,
         file_size=FILE_SIZE,
@@ -47,9 +50,10 @@ def make_world(root: Path, chance: random.Random, messages: int) -> HotPathWorld
     world.topic(queues=QUEUES)
     sender = world.client()
     for _ in range(messages):
-        tag, level = chance.choice("ABC"), chance.choice(["1", "2", "30", "x", ""])
+        tag = chance.choice("ABC")
+        level = chance.choice(["1", "2", "x"] if alike else ["1", "2", "30", "x", ""])
         properties = f"level\x01{level}\x02TAGS\x01{tag}\x02n\x01{chance.randrange(5)}"
-        body = bytes(chance.choice([0, 5, 90, 700]))
+        body = bytes(90 if alike else chance.choice([0, 5, 90, 700]))
         queue_id = chance.choice([0, 0, 0, 1])
         sender.send(send_request(body, queue_id=queue_id, properties=properties))
         world.turn()
@@ -133,11 +137,12 @@ def seen(answer: RemotingCommand) -> tuple[int, str | None, int, int, bytes]:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_same_as_unit_by_unit(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    world = make_world(tmp_path, chance, 150)
+    world = make_world(tmp_path, chance, 150, alike=seed % 2 == 1)
     queues = [stored(world, queue_id) for queue_id in range(QUEUES)]
     log_end, client = world.counters[MAX_PHY_OFFSET], world.client()
     assert log_end > 2 * FILE_SIZE
-    for _ in range(120):
+    ended: dict[tuple[int, str], int] = {}
+    for _ in range(240):
         if not chance.randrange(10):
             world.checked_units._blocks.clear()
             least = queues[0][chance.randrange(len(queues[0]) // 2)].phy_offset
@@ -154,8 +159,10 @@ def test_the_same_as_unit_by_unit(tmp_path: Path, seed: int) -> None:
             old = world.pull_processor._settings
             world.pull_processor.use(msgspec.structs.replace(old, **limits))
         queue_id, most = chance.randrange(QUEUES), chance.choice([1, 5, 32, 400])
-        offset = chance.randrange(len(queues[queue_id]))
         expression = chance.choice(list(EXPRESSIONS))
+        offset = ended.get((queue_id, expression), len(queues[queue_id]))
+        if offset >= len(queues[queue_id]) or not chance.randrange(4):
+            offset = chance.randrange(len(queues[queue_id]))
         request = pull_request(
             queueId=queue_id,
             queueOffset=offset,
@@ -164,6 +171,7 @@ def test_the_same_as_unit_by_unit(tmp_path: Path, seed: int) -> None:
             expressionType="SQL92" if is_sql(expression) else "TAG",
         )
         wanted = expected(world, queues[queue_id], offset, most, expression)
+        ended[queue_id, expression] = wanted[2]
         assert seen(client.call(request)) == wanted, (expression, queue_id, offset, most)
     assert world.damaged == []
 
@@ -195,6 +203,54 @@ def test_groups_at_different_places_keep_their_blocks(tmp_path: Path, expression
             assert int(answer.ext_fields["nextBeginOffset"]) == start + step + 32
     assert len(reads) <= 3
     assert len(world.checked_units._blocks["T", 0]) == len(reads)
+
+
+def test_tags_are_looked_for_once_for_many_pulls(tmp_path: Path) -> None:
+    """And what is found does not depend on it, where the tags become rare and then end."""
+    world = HotPathWorld(tmp_path, file_size=1 << 20, units_per_file=4_000)
+    world.topic()
+    sender = world.client()
+    tags = ["A" if (n < 900 and n % 3 == 0) or n % 70 == 0 else "B" for n in range(3_600)]
+    sender.send(*[send_request(properties=f"TAGS\x01{tag}", body=b"") for tag in tags])
+    world.turn()
+    world.dispatch()
+    reads: list[int] = []
+    read = world.checked_units._read_units
+
+    def counted(topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        reads.append(queue_offset)
+        return read(topic, queue_id, queue_offset, count)
+
+    world.checked_units._read_units = counted
+    client = world.client()
+    offset, answers = 0, []
+    while offset < len(tags):
+        asked = {"queueOffset": offset, "maxMsgNums": 16, "subscription": "A"}
+        answers.append(client.call(pull_request(consumerGroup="reads-on", **asked)))
+        found = seen(answers[-1])
+        assert found == seen(client.call(pull_request(consumerGroup=f"at-{offset}", **asked)))
+        offset = found[2]
+    own = len(reads) - len(answers)
+    assert own < len(answers) / 2, "of the group that reads on"
+    assert b"".join(answer.body for answer in answers) == b"".join(
+        raw for raw, tag in zip(world.raw_records(), tags, strict=True) if tag == "A"
+    )
+
+
+def test_what_was_found_for_pulls_by_tags_is_kept_for_few(tmp_path: Path) -> None:
+    world = HotPathWorld(tmp_path, file_size=1 << 20)
+    world.topic()
+    sender = world.client()
+    sender.send(*[send_request(properties="TAGS\x01A", body=b"") for _ in range(8)])
+    world.turn()
+    world.dispatch()
+    client = world.client()
+    for number in range(260):
+        asked = {"consumerGroup": f"G{number}", "maxMsgNums": 1, "subscription": "A"}
+        client.call(pull_request(**asked))
+        client.call(pull_request(queueOffset=1, **asked))
+    kept = world.pull_processor._reader._tagged._blocks
+    assert list(kept) == [(f"G{number}", "T", 0) for number in range(4, 260)]
 
 
 def test_blocks_are_few(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ from tests.remoting.golden_frames import GOLDEN
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
+AT_WATCH_MS = 500
+"""What stands for the loop's watch here."""
+
+
 class Loop:
     """TimerLoop: what waits, and how long."""
 
@@ -38,8 +42,8 @@ class Loop:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> None:
         self.later.append((delay_ms, function))
 
-    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
-        self.later.append((period_ms, function))
+    def call_at_watch(self, function: Callable[[], None]) -> None:
+        self.later.append((AT_WATCH_MS, function))
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         self.soon.append(function)

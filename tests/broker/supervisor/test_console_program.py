@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker.settings.supervisor_config import SupervisorConfig
-from broker.supervisor import console_program
+from broker.supervisor import console_program, dependent_program
 from broker.supervisor.console_program import (
     MISSING,
     NO_NAME_SERVER,
@@ -55,7 +55,7 @@ def said(directory: Path) -> str:
 def test_it_is_stopped_and_stays_so(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console_program, "_STOP_S", 0.2)
+    monkeypatch.setattr(dependent_program, "_STOP_S", 0.2)
     clock = Clock()
     console = program(code, tmp_path, clock)
     console.tick()
