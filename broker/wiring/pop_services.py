@@ -27,8 +27,9 @@ from broker.pop.pop_long_polling_service import (
     PopLongPollingService,
 )
 from broker.pop.pop_request import PopRequest
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
 from broker.pop.request_clock import RequestClock
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor

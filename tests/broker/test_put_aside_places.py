@@ -14,8 +14,9 @@ from broker.filter.unit_marks import UnitMarks
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import CK_TAG
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
 from broker.pop.retry_record import under_asked_topics
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from broker.settings.broker_config import BrokerConfig
 from broker.slave.delayed_escape_service import DelayedEscapeService
