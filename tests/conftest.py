@@ -86,7 +86,7 @@ def signals_as_usual() -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Programs that a test and its fixtures start are on the modules that its room is for. Around
-    the test's limit: modules may be compiled meanwhile."""
+    the test's limit: the first compiles them."""
     interpreted = item.get_closest_marker("interpreted") is not None
     file = str(item.path.relative_to(_HERE))
     modules = compiled_modules.choice(file, is_interpreted=interpreted)

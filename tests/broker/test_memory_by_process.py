@@ -32,9 +32,10 @@ MUST_NOT_IMPORT = {
     "broker.processes.namesrv": (*METRICS_SITE, *NUMBERS, *FILTERS, *FORMATS, *OF_LINES),
     "broker.processes.ha": (*METRICS_SITE, *NUMBERS, *FILTERS, *OF_LINES, "yaml"),
     "broker.processes.store": (*METRICS_SITE, *FILTERS, *OF_LINES, "remoting.remoting_server"),
-    "broker.processes.remoting": (*METRICS_SITE, *FILTERS, *FORMATS, *OF_LINES),
+    "broker.processes.remoting": (*METRICS_SITE, *FILTERS, *OF_LINES, "yaml"),
 }
-"""By main module: "broker.__main__" is the supervisor, which forks the others."""
+"""By main module: "broker.__main__" is the supervisor, which forks the others. crc32c, for links of
+replicas, imports importlib.metadata."""
 WITHOUT_NUMPY = {"ha", "namesrv"}
 PROGRAM = """
 import importlib, os, sys

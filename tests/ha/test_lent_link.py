@@ -222,12 +222,16 @@ def test_it_is_handed_over_and_back_in_traffic(
         wait_until(lambda: progress.transferred == end - 1)
 
 
-def test_a_frame_that_the_socket_does_not_take_is_finished(world: _World) -> None:
+@pytest.mark.parametrize("size", [1, MOST_AT_ONCE - 1])
+def test_a_frame_that_the_socket_does_not_take_is_finished(world: _World, size: int) -> None:
+    """Cut in its body, or not begun."""
     with FakeSlave(world.address, 1, file_size=FILE_SIZE, receive_buffer=4096) as slave:
         slave.read_up_to(world.log.append(99), report=True)
         world.wait_lent()
+        assert world.borrower.link is not None
+        world.borrower.link._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         while world.is_lent:
-            world.publish(MOST_AT_ONCE - 1)
+            world.publish(size)
             wait_until(lambda: world.counters[LENT_SENT] == world.log.end or not world.is_lent)
         assert world.log.end < FILE_SIZE
         slave.read_up_to(world.log.end, report=True)

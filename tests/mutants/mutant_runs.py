@@ -107,7 +107,7 @@ class MutantTree:
             # compiled is copied with its times, so that the others do.
             "PYTHONDONTWRITEBYTECODE": "1",
             "ROCKETMQ_COMPILED": "off",
-            "TESTS_COMPILE_ENDED": "",
+            "TESTS_COMPILE": "",
             # What it leaves goes with the copy.
             "TMPDIR": str(self._root.parent),
         }

@@ -1,9 +1,9 @@
 """Which modules the tests run: of the sources, or compiled.
 
 The modules that a test imports are those of the sources; with bin/test --compiled the compiled
-ones. The programs that a test starts are on the same, but in the rooms ON_COMPILED: `bin/test
---slow` and `--long` compile beside the first tests, and what these rooms start, real brokers with
-real peers, under faults and in chaos, is what users run.
+ones. The programs that a test starts are on the same, but with `bin/test --slow` and `--long` those
+of the rooms ON_COMPILED are on compiled ones: real brokers with real peers, under faults and in
+chaos, as users run them.
 
 Imported by tests/conftest.py before any module of the product: package `broker` decides when it is
 imported. Programs inherit the variable.
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import os
-import time
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -23,23 +24,25 @@ from conf.compiled_modules import OFF, REQUIRED, VARIABLE
 os.environ.setdefault(VARIABLE, OFF)
 
 import broker as broker
+from tools.mqcompile import find_need
 
-ENDED: Final = "TESTS_COMPILE_ENDED"
-"""Set by bin/test: a file, empty while modules are compiled, then with the exit code."""
+WANTED: Final = "TESTS_COMPILE"
+"""Set by bin/test, to anything: tests that want compiled modules make them."""
 ON_COMPILED: Final = ("faults", "interop", "linearizability", "tools/chaos")
 """Below tests/."""
-_LOOK_S: Final = 0.1
+_ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @functools.cache
-def wait_compiled() -> bool:
-    """Whether this run has compiled modules in the checkout; waits while they are made."""
-    path = os.environ.get(ENDED, "")
-    if not path:
+def make_compiled() -> bool:
+    """Whether there are compiled modules of this checkout. In a run that wants them they are made
+    by whichever process asks first; others wait for it."""
+    if find_need(_ROOT) is None:
+        return True
+    if not os.environ.get(WANTED):
         return False
-    while not (code := Path(path).read_text(encoding="utf-8")):
-        time.sleep(_LOOK_S)
-    return int(code) == 0
+    done = subprocess.run([sys.executable, "-m", "tools.mqcompile"], cwd=_ROOT, check=False)
+    return done.returncode == 0
 
 
 def wants_compiled(file: str, *, is_interpreted: bool) -> bool:
@@ -52,7 +55,8 @@ def tell(counts: Mapping[str, int]) -> str:
     if os.environ[VARIABLE] == REQUIRED:
         return "compiled modules: all tests"
     if not counts:
-        return "sources: all tests"
+        why = "; nothing could be compiled: bin/mqcompile says why"
+        return f"sources: all tests{why if os.environ.get(WANTED) else ''}"
     rooms = ", ".join(f"{count} in {room}" for room, count in sorted(counts.items()))
     return f"compiled modules: programs of tests, {rooms}; sources: all else"
 
@@ -62,4 +66,7 @@ def choice(file: str, *, is_interpreted: bool) -> str:
     usual = os.environ[VARIABLE]
     if not wants_compiled(file, is_interpreted=is_interpreted) or usual == REQUIRED:
         return usual
-    return REQUIRED if wait_compiled() else usual
+    if not os.environ.get(WANTED):
+        return usual
+    # .ci/run fails without them: the programs say why they do not start.
+    return REQUIRED if make_compiled() or os.environ.get("CI") == "true" else usual

@@ -25,11 +25,11 @@ from conf.compiled_modules import (
 )
 from remoting.request_code import RequestCode
 from tests.support.broker_copy import copy_broker, environment_of
-from tests.support.compiled_modules import wait_compiled
+from tests.support.compiled_modules import make_compiled
 from tests.support.our_broker import OurBroker
 from tools import mqcompile
 from tools.compiled_module_list import COMPILED_MODULES
-from tools.mqcompile import CompileError, check_tools, compile_modules, find_need, main
+from tools.mqcompile import CompileError, check_tools, compile_modules, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,7 +150,7 @@ def compiled_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the broker with its compiled modules: those of this run, or of this checkout, else
     made for these tests, without optimizing."""
     home = copy_broker(tmp_path_factory.mktemp("home"))
-    if wait_compiled() or find_need(ROOT) is None:
+    if make_compiled():
         shutil.copytree(compiled_directory(ROOT), compiled_directory(home))
         return home
     made = compile_modules(home, tmp_path_factory.mktemp("work"), optimize=0)
