@@ -21,7 +21,7 @@ from tests.interop.processes import process_tree
 BUDGET_MIB: Final[Mapping[str, int]] = {
     "supervisor": 22,
     "namesrv": 21,
-    "store": 28,
+    "store": 29,
     "ha": 22,
     "remoting": 43,
 }

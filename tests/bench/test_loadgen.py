@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from store.message import Message
+from tests.bench import idle
 from tests.bench.guards import acl
-from tests.bench.measuring import build_loadgen, loadgen_has_openssl, run_load
+from tests.bench.measuring import (
+    LIMITS,
+    build_loadgen,
+    loadgen_has_openssl,
+    run_load,
+    side_broker,
+)
 from tests.interop import harness
 from tests.interop.processes import wait_until
 from tests.support.our_broker import SMALL_FILES, FrameClient, drain
@@ -221,3 +230,53 @@ def test_binary_headers(broker: harness.Broker, client: FrameClient) -> None:
 def as_sent(messages: list[Message]) -> list[tuple[bytes, bytes, int]]:
     """Body, properties and flag of each."""
     return [(one.body, one.properties, one.flag) for one in messages]
+
+
+@pytest.mark.long
+def test_both_limits_answer_with_the_same_bytes(tmp_path: Path) -> None:
+    """But for the moment at which a record was stored."""
+    answers = [conversation(side, tmp_path / side) for side in LIMITS]
+    assert len(answers[0]) > 1000
+    assert answers[0] == answers[1]
+
+
+def conversation(side: str, directory: Path) -> bytes:
+    """What a limit answers to two sends of different bodies, and to pulls of both and of none."""
+    fields = {"b": "Same", "e": "02", "f": "4", "g": "1700000000000", "h": "0", "i": "K\1v\2W\1x"}
+    pulls = [
+        {"topic": "Same", "queueId": "2", "queueOffset": str(at), "maxMsgNums": "32"}
+        for at in (0, 2)
+    ]
+    frames = [
+        *(idle.frame(310, number, {**fields}, b"x" * size) for number, size in ((7, 3), (8, 300))),
+        *(idle.frame(11, 9 + number, {**pull}) for number, pull in enumerate(pulls)),
+    ]
+    limit = side_broker(side, directory)
+    limit.start()
+    try:
+        received = bytearray()
+        with socket.create_connection(("127.0.0.1", limit.port), 10) as sock:
+            for frame in frames:
+                sock.sendall(frame)
+                whole = len(received)
+                while len(received) < whole + 4 or len(received) < whole + frame_size(
+                    received, whole
+                ):
+                    received += sock.recv(1 << 16)
+    finally:
+        limit.kill()
+    return bytes(without_store_times(received))
+
+
+def frame_size(data: bytearray, at: int) -> int:
+    return 4 + int.from_bytes(data[at : at + 4], "big")
+
+
+def without_store_times(data: bytearray) -> bytearray:
+    """Zeroes where records have them, 56 bytes from their start; a magic code is at 4."""
+    magic = (-626843481).to_bytes(4, "big", signed=True)
+    at = data.find(magic)
+    while at >= 0:
+        data[at + 52 : at + 60] = bytes(8)
+        at = data.find(magic, at + 1)
+    return data
