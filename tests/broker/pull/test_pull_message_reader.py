@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 from broker.pull.pull_settings import PullSettings
+from broker.store_access.tagged_units import TaggedUnits
+from broker.store_access.unit_block import TaggedBlock, UnitBlock
 from remoting.remoting_command import RemotingCommand
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
@@ -237,6 +239,43 @@ def test_tags_are_looked_for_once_for_many_pulls(tmp_path: Path) -> None:
     assert b"".join(answer.body for answer in answers) == b"".join(
         raw for raw, tag in zip(world.raw_records(), tags, strict=True) if tag == "A"
     )
+
+
+class CountedUnits:
+    """Stands for CheckedUnits: counts how often much is looked at."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.looks = 0
+
+    def generation_of(self, _topic: str, _queue_id: int) -> int:
+        return self.generation
+
+    def believes(self, _block: UnitBlock, _generation: int) -> bool:
+        return False
+
+    def tagged(self, _topic: str, _queue_id: int, offset: int, *asked: Any) -> TaggedBlock:
+        self.looks += 1
+        nothing = UnitBlock(0, self.generation, b"", believed_until_s=0, ends_file=False)
+        return TaggedBlock(offset, offset, asked[1], memoryview(b"").cast("q"), nothing)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "generation", "looks"),
+    [(8, 1, 1, 1), (7, 1, 1, 0), (9, 1, 1, 0), (8, 2, 1, 0), (8, 1, 2, 0)],
+)
+def test_much_is_looked_at_for_who_reads_on_only(
+    offset: int, code: int, generation: int, looks: int
+) -> None:
+    """Elsewhere, with other tags, or in a queue that was made anew, a pull pays for itself."""
+    units = CountedUnits()
+    tagged = TaggedUnits(units)  # type: ignore[arg-type]
+    reader = "G", "T", 0
+    tagged.note(reader, 8, frozenset({1}))
+    units.generation = generation
+    codes = frozenset({code})
+    assert tagged.read_on(reader, offset, 1, 800, codes, 5_000, None) is None
+    assert units.looks == looks
 
 
 def test_what_was_found_for_pulls_by_tags_is_kept_for_few(tmp_path: Path) -> None:
