@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from selectors import EVENT_READ, SelectorKey
 from typing import Any
 
 from crc32c import crc32c
@@ -87,8 +88,8 @@ class _Ready:
 
     def register(self, *_: Any) -> None: ...
 
-    def select(self, _timeout: float) -> list[int]:
-        return [1]
+    def select(self, _timeout: float) -> list[tuple[SelectorKey, int]]:
+        return [(SelectorKey(None, -1, EVENT_READ, None), EVENT_READ)]
 
     def close(self) -> None: ...
 
