@@ -70,6 +70,7 @@ def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch
 
     assert pool.try_submit(stuck, lambda _: None)
     assert began.wait(10)
+    assert not pool.has_waiting
     for number in range(3):
         now[0] += 50
         submitted = pool.try_submit(
@@ -87,7 +88,7 @@ def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch
         (0, words + "period in queue: 250ms, size of queue: 2"),
         (1, words + "period in queue: 200ms, size of queue: 1"),
     ]
-    assert pool.pending == 2
+    assert (pool.pending, pool.has_waiting) == (2, True)
     gate.set()
     pool.shutdown()
     assert (ran, pool.pending) == ([2], 0)
