@@ -155,8 +155,7 @@ class LentLink:
     # -- the end -------------------------------------------------------------------------------
 
     def _note(self, reason: RefusalReason, text: str) -> None:
-        if self._reason is None:
-            self._reason, self._text = reason, text
+        self._reason, self._text = reason, text
 
     def _end(self, reason: RefusalReason, text: str) -> None:
         self._note(reason, text)

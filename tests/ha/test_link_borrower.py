@@ -339,8 +339,10 @@ def test_the_file_is_unmapped_with_the_loan(desk: _Desk) -> None:
     desk.log.append(50)
     desk.borrower.send_awaited()
     assert _maps_of(desk.log.directory)
+    link = desk.borrower.link
     desk.borrower.stop()
     assert not _maps_of(desk.log.directory)
+    assert link is not None, "whoever still has it"
 
 
 def _maps_of(directory: Path) -> int:
