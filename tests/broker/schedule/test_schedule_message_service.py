@@ -126,6 +126,12 @@ def test_a_message_is_delivered_when_its_time_has_come(delays: Delays) -> None:
     assert delays.world.stats.puts["T"] == (1, size)
 
 
+def test_a_message_that_is_not_in_its_queue_yet_is_looked_for_soon(delays: Delays) -> None:
+    """Nothing tells the loop when process `store` has put it there."""
+    delays.send(1)
+    assert delays.world.schedule.deliver_due() == 100
+
+
 @pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000, 86_400_000])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_clock_that_is_set_for_a_moment(delays: Delays, by_ms: int, *, is_first: bool) -> None:
