@@ -45,7 +45,7 @@ find_python() {
   if [ -n "${BROKER_PYTHON:-}" ]; then
     try_python "$BROKER_PYTHON" && return
   else
-    for candidate in python3.13 python3.12 python3.11 python3.14 \
+    for candidate in python3.13 python3.14 python3.12 python3.11 \
       python3 /usr/bin/python3 /usr/local/bin/python3; do
       try_python "$candidate" && return
     done

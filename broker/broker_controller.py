@@ -31,6 +31,7 @@ from broker.wiring.admin_processors import AdminProcessors
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
 from broker.wiring.config_application import ConfigApplication
+from broker.wiring.due_pulls import DuePulls
 from broker.wiring.lent_links import link_borrower
 from broker.wiring.loop_calls import call_on_loop
 from broker.wiring.member_orders import MemberOrders
@@ -55,7 +56,7 @@ from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_executor import RequestExecutor
 from remoting.response_table import ResponseTable
-from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks, TimerHandle
+from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks
 
 _STOP_WAIT_MS: Final = 5_000
 _LOOK_MS: Final = 10
@@ -77,7 +78,6 @@ class BrokerController:
         self._page = resources.page
         self._clock = resources.clock
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
-        self._next_scan = TimerHandle(lambda: None)
         self._executor = ScheduledExecutor(self._clock)
         self._tables = BrokerTables(self._options, self._clock)
         self._tables.topics.add_listener(self._on_topic_change)
@@ -263,10 +263,10 @@ class BrokerController:
         loop.set_sleep_hooks(self.sleep_hooks())
         loop.add_turn_end(self._turn_end)
         loop.call_every(BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
-        loop.watch(self._routes.refuse_late)
-        loop.watch(self._messages.append_queue.look)
+        loop.watches.add(self._routes.refuse_late)
+        loop.watches.add(self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
-        self._pull.hold_service.on_first_due = self._await_due_pulls
+        DuePulls(self._pull.hold_service, self._clock, loop)
 
     def sleep_hooks(self) -> SleepHooks:
         """The hooks of the loop's sleep; in controller mode they take orders. Once."""
@@ -286,20 +286,6 @@ class BrokerController:
         ring = self._resources.bells["ha"].ring
         self._orders = MemberOrders(self._page.counters, self._follower, roles.take, ring)
         return self._orders
-
-    def _time_out_pulls(self) -> None:
-        if self._pull.hold_service.scan(self._clock.monotonic_ms()):
-            self.loop.call_soon_threadsafe(self._time_out_pulls)
-        else:
-            self._await_due_pulls()
-
-    def _await_due_pulls(self) -> None:
-        """Be called when the first of the held pulls times out."""
-        self._next_scan.cancel()
-        due_ms = self._pull.hold_service.next_due_ms()
-        if due_ms is not None:
-            left_ms = due_ms - self._clock.monotonic_ms()
-            self._next_scan = self.loop.call_later(left_ms, self._time_out_pulls)
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve. A member of a

@@ -91,9 +91,7 @@ class LinkLender:
 
     def may_lend(self, progress: SlaveProgress) -> bool:
         """Whether this connection's reports alone make the log replicated."""
-        if not self._one_is_enough or self._registry.counted != (progress,):
-            return False
-        return len(self._registry.live()) == 1
+        return self._one_is_enough and self._registry.counted == (progress,)
 
     def lend(self, link: Lendable, state: ReadState, sent_ms: int) -> bool:
         """Whether it is lent now: nobody reads or writes it here until `take_back` gives it.

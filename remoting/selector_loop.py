@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from remoting.loop_watches import LoopWatches
 from remoting.peer_spin import PeerSpin
 from remoting.selector_seam import EVENT_READ, EVENT_WRITE, new_selector
 
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 __all__ = ["EVENT_READ", "EVENT_WRITE", "SelectorLoop", "SleepHooks", "Ticks", "TimerHandle"]
 
 _IDLE_TIMEOUT_S = 1.0
-_WATCH_MS: Final = 100
-_QUIET_WATCH_MS: Final = 1_000
 _PEER_SPIN_NS = 100_000
 """Longer spin while responses wait for a replica: p50 of a SYNC_MASTER send with one in flight 277
 -> 218 us on two cores, and 5 % more messages a second with 256 in flight."""
@@ -124,11 +123,7 @@ class SelectorLoop:
         self._timer_ids = itertools.count()
         self._turn_end: list[Callable[[], None]] = []
         self._hooks: SleepHooks | None = None
-        self._watches: list[Callable[[], bool]] = []
-        self._next_watch: TimerHandle | None = None
-        self._at_watch: list[Callable[[], None]] = []
-        self._is_quiet = False
-        """Nothing has happened since the last watch."""
+        self.watches: Final = LoopWatches(self.call_at_multiple)
         self._stopping = False
         self._was_busy = False
         self._spin_pays = True
@@ -230,21 +225,6 @@ class SelectorLoop:
 
         self.call_at_multiple(period_ms, again)
 
-    def watch(self, function: Callable[[], bool]) -> None:
-        """Look after what may get late: run `function` within a tenth of a second of each turn in
-        which something happened, and once a second while nothing does; loop thread only.
-
-        function: returns whether it has to look again in a tenth of a second, whatever happens.
-        """
-        self._watches.append(function)
-        self._begin_watch()
-
-    def call_at_watch(self, function: Callable[[], None]) -> None:
-        """Run `function` once: within a tenth of a second of the next turn in which something
-        happens, or within a second; loop thread only."""
-        self._at_watch.append(function)
-        self._begin_watch()
-
     def ticks(self, period_ms: int, function: Callable[[], bool]) -> Ticks:
         """The same for what is not always needed: see Ticks. It has not begun."""
         return Ticks(self, period_ms, function)
@@ -281,8 +261,8 @@ class SelectorLoop:
         self.now_ms = self.now_ns // 1_000_000
         if hooks is not None:
             hooks.after_sleep()
-        if self._is_quiet and ready:
-            self._end_quiet()
+        if self.watches.is_quiet and ready:
+            self.watches.end_quiet()
         for key, events in ready:
             key.data(events)
         if self._calls:
@@ -335,26 +315,6 @@ class SelectorLoop:
             handle = heapq.heappop(self._timers)[2]
             if not handle.cancelled:
                 handle.function()
-
-    def _begin_watch(self) -> None:
-        if self._next_watch is None:
-            self._watch_at(_WATCH_MS)
-
-    def _watch_at(self, period_ms: int) -> None:
-        self._is_quiet = period_ms == _QUIET_WATCH_MS
-        self._next_watch = self.call_at_multiple(period_ms, self._watch)
-
-    def _watch(self) -> None:
-        looks_again = [function() for function in self._watches]
-        once, self._at_watch = self._at_watch, []
-        for function in once:
-            function()
-        self._watch_at(_WATCH_MS if any(looks_again) else _QUIET_WATCH_MS)
-
-    def _end_quiet(self) -> None:
-        assert self._next_watch is not None
-        self._next_watch.cancel()
-        self._watch_at(_WATCH_MS)
 
     def _on_wake(self, _events: int) -> None:
         try:

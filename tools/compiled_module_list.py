@@ -58,6 +58,7 @@ COMPILED_MODULES: Final = (
     "remoting.frame",
     "remoting.header_cut",
     "remoting.java_text",
+    "remoting.loop_watches",
     "remoting.receive_buffer",
     "remoting.remoting_command",
     "remoting.remoting_server",

@@ -27,7 +27,7 @@ def deliver_in_rounds(
             return
         wait_ms = deliver()
         if wait_ms == idle_ms:
-            loop.call_at_watch(next_round)
+            loop.watches.call_once(next_round)
         elif wait_ms:
             loop.call_later(wait_ms, next_round)
         else:

@@ -11,7 +11,9 @@ from typing import Final
 from store.java_hash import string_hash
 
 _CACHE_LIMIT: Final = 10_000
-_CACHED_LENGTH: Final = 4_096
+MOST_KEPT: Final = 4_096
+"""Characters of an expression that is kept beyond the pull that brings it: a longer one is not, so
+that a peer cannot exhaust memory."""
 
 
 def parse_tag_expression(expression: str | None) -> frozenset[int] | None:
@@ -35,8 +37,7 @@ def tag_code(tags: int) -> int:
 
 
 class TagExpressions:
-    """Cache of parsed expressions, since a consumer sends the same one with every pull. Very long
-    ones are not cached, so that a peer cannot exhaust memory with them."""
+    """Cache of parsed expressions, since a consumer sends the same one with every pull."""
 
     def __init__(self) -> None:
         self._parsed: dict[str | None, frozenset[int] | None] = {}
@@ -48,7 +49,7 @@ class TagExpressions:
             return self._parsed[expression]
         except KeyError:
             codes = parse_tag_expression(expression)
-            if expression is not None and len(expression) > _CACHED_LENGTH:
+            if expression is not None and len(expression) > MOST_KEPT:
                 return codes
             if len(self._parsed) >= _CACHE_LIMIT:
                 self._parsed.clear()

@@ -20,33 +20,21 @@ PopReviveService of RocketMQ 5.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.append.append_queue import AppendQueue
-from broker.append.room_waits import RoomWaits
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
-from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
-from broker.pop.pop_stats import CountsRecords, PopStats
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_points import RevivePoint, read_point
-from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_queue import ReviveQueue
-from broker.pop.revive_records import ReviveRecords
 from broker.pop.revived_record import revived_record
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.checked_units import CheckedUnits
-from broker.topic.table_protocols import FindGroup, FindTopic
-from broker.topic.topic_config_manager import TopicConfigManager
-from ipc.queue_table import QueueTableReader
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
-from store.commit_log import CommitLog, TopicLog
-from store.commit_log_reader import CommitLogReader
+from store.commit_log import TopicLog
 from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
 from store.message import Message
@@ -68,31 +56,6 @@ _MOST_BODY: Final = 65_536
 _BUSY_MS: Final = 5
 _IDLE_MS: Final = 1_000
 """A pass that finds nothing comes this often while nothing happens on the loop."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviveParts:
-    """The collaborators of the service."""
-
-    commit_log: CommitLog
-    append_queue: AppendQueue
-    table: QueueTableReader
-    units: CheckedUnits
-    reader: CommitLogReader
-    offsets: ConsumerOffsetManager
-    records: ReviveRecords
-    topics: TopicConfigManager
-    find_topic: FindTopic
-    find_group: FindGroup
-    inflight: PopInflightMessageCounter
-    progress: ReviveProgress
-    stats: PopStats
-    counts: CountsRecords
-    room_waits: RoomWaits
-    timer_read_time_ms: Callable[[], int]
-    """Every timer message due before is appended (TimerDequeueService.read_time_ms)."""
-    published_offset: Callable[[], int]
-    flushed_offset: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +133,19 @@ class PopReviveService:
         if not self._running or self._loop is None:
             return
         wait_ms = self.run_pass()
-        if wait_ms < _IDLE_MS and self._is_idle():
+        ends = (self._end_of(self._topic, queue.queue_id) for queue in self._queues)
+        if wait_ms < _IDLE_MS and all(map(ReviveQueue.is_idle_at, self._queues, ends)):
             # Records come in a turn of the loop only.
-            self._loop.call_at_watch(self._run_when_due)
+            self._loop.watches.call_once(self._run_when_due)
         else:
             self._loop.call_at_multiple(wait_ms, self._run_when_due)
-
-    def _is_idle(self) -> bool:
-        return all(
-            queue.is_idle and queue.next_read >= self._end_of(self._topic, queue.queue_id)
-            for queue in self._queues
-        )
 
     def run_pass(self) -> int:
         """Read and revive within the limits of a turn; returns the ms until the next pass."""
         self._left = _MAX_PER_PASS
         for queue in self._queues:
             end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
-            if queue.is_idle and queue.next_read >= end:
+            if queue.is_idle_at(end):
                 continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)

@@ -52,10 +52,9 @@ class ReviveQueue:
         self._settled_ms = 0
         """All acks that are due by then were read."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing that was read is left to do."""
-        return not self._waiting and not self.handled
+    def is_idle_at(self, end: int) -> bool:
+        """Whether nothing is left to do when the queue ends at `end`."""
+        return self.next_read >= end and not self._waiting and not self.handled
 
     @property
     def first_open(self) -> int:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.filter.filter_factory import is_tag_type
+from broker.filter.subscription_filter import MOST_KEPT
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUBSCRIPTION,
@@ -40,7 +41,7 @@ from remoting.frame import AnswerTemplate
 from remoting.request_code import RequestCode
 
 _LIMIT: Final = 10_000
-"""That are kept, some 300 bytes each; a broker with more begins anew."""
+"""That are kept, some 300 bytes each and the expression; a broker with more begins anew."""
 _AT_ONCE: Final = 4 << 10
 """Bytes: so much is sent before the turn is over, and its consumer works on it while the next pull
 is read; the answers to small pulls of one connection are sent together."""
@@ -82,8 +83,9 @@ class KnownPull:
         self.group: Final = group
         self.revision: Final = revision
         self.brings_expression: Final = bool(header.sysFlag & FLAG_SUBSCRIPTION)
-        self.expression: Final = header.subscription
-        self.expression_type: Final = header.expressionType
+        # Of others it is not looked at, and may be as long as a header.
+        self.expression: Final = header.subscription if self.brings_expression else None
+        self.expression_type: Final = header.expressionType if self.brings_expression else None
         self.sub_version: Final = sub_version
         self.row: Final = row
         self.codes: Final = codes
@@ -142,6 +144,8 @@ class KnownPulls:
         sub_version = 0
         if header.sysFlag & FLAG_SUBSCRIPTION:
             if not is_tag_type(header.expressionType):
+                return
+            if len(header.subscription or "") > MOST_KEPT:
                 return
         else:
             subscription = consumers.find_subscription(name, topic_name)

@@ -67,7 +67,8 @@ class KnownBinaryHeaders:
     def __init__(self) -> None:
         self._alike: dict[tuple[int, bytes], _Alike] = {}
         self._read = 0
-        """How many were read and not known."""
+        """How many were read and not known, without longer ones: where a client sends them in turns
+        with short ones, it would be their turn each time that one is learned."""
 
     def decode(self, header: bytes) -> SendFrame:
         """What decode_binary_frame reads; raises what it raises, or UnicodeError."""
@@ -84,9 +85,10 @@ class KnownBinaryHeaders:
                     if found == same:
                         return _like(frame, opaque, queue.decode(), int(born), text.decode())
         frame = decode_binary_frame(header)
-        if self._read % _LEARN_EVERY == 0 and len(header) <= _LARGEST:
-            self._learn(header, frame)
-        self._read += 1
+        if len(header) <= _LARGEST:
+            if self._read % _LEARN_EVERY == 0:
+                self._learn(header, frame)
+            self._read += 1
         return frame
 
     def _learn(self, header: bytes, frame: SendFrame) -> None:

@@ -21,6 +21,8 @@ from broker.store_access.unit_block import TaggedBlock, UnitBlock
 
 _BLOCKS: Final = 256
 """That are kept, up to 30 KB each."""
+_MOST_CODES: Final = 256
+"""For a pull with more, which a peer may send, nothing is kept."""
 _NONE: Final = np.zeros(0, np.int64).data
 
 Reader = tuple[str, str, int]
@@ -94,6 +96,8 @@ class TaggedUnits:
 
     def note(self, reader: Reader, queue_offset: int, codes: frozenset[int]) -> None:
         """A pull found all it wanted, and ended before `queue_offset`."""
+        if len(codes) > _MOST_CODES:
+            return
         generation = self._units.generation_of(reader[1], reader[2])
         nothing = UnitBlock(0, generation, b"", believed_until_s=0, ends_file=False)
         self._keep(reader, TaggedBlock(queue_offset, queue_offset, codes, _NONE, nothing))

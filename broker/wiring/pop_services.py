@@ -27,8 +27,9 @@ from broker.pop.pop_long_polling_service import (
     PopLongPollingService,
 )
 from broker.pop.pop_request import PopRequest
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
 from broker.pop.request_clock import RequestClock
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
@@ -158,7 +159,7 @@ class PopServices:
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         self._tables.order_info.watch_free_queues(self._on_free_queue)
-        loop.watch(self._tables.order_info.tell_free_queues)
+        loop.watches.add(self._tables.order_info.tell_free_queues)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""

@@ -34,7 +34,7 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
     page = fresh_page()
     names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING, "ha": ProcessIndex.HA}
     bells = {name: Bell(page, index, Bell.create()) for name, index in names.items()}
-    names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha")
+    names_of_ours = ("remoting->store", "remoting->ha", "remoting<-ha", "remoting<-lent")
     ends = {name: create_channel() for name in names_of_ours}
     ours = {name: pair[0] for name, pair in ends.items()}
     metrics_fd = create_metric_slots()

@@ -181,6 +181,9 @@ class ServedBroker:
                 server.step()
 
             ours[name] = _AnsweringEnd(asking, serve)
+        lent, owner = create_channel()
+        self._channels += [lent, owner]
+        ours["remoting<-lent"] = lent
         resources = ProcessResources(
             options=self._options,
             page=self.page,

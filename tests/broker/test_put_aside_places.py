@@ -14,8 +14,9 @@ from broker.filter.unit_marks import UnitMarks
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import CK_TAG
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
 from broker.pop.retry_record import under_asked_topics
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from broker.settings.broker_config import BrokerConfig
 from broker.slave.delayed_escape_service import DelayedEscapeService
@@ -393,7 +394,12 @@ class Revival:
     def call_at_multiple(self, _ms: int, function: Callable[[], None]) -> None:
         self.later.append(function)
 
-    def call_at_watch(self, function: Callable[[], None]) -> None:
+    @property
+    def watches(self) -> Revival:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, function: Callable[[], None]) -> None:
         self.later.append(function)
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:

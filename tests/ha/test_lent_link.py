@@ -152,7 +152,8 @@ def _short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[_World]:
-    world = _World(tmp_path, HaConfig())
+    # A heartbeat that is due would end a loan, too.
+    world = _World(tmp_path, HaConfig(ha_send_heartbeat_interval=60_000))
     yield world
     world.close()
 
@@ -354,7 +355,9 @@ def test_a_slave_that_takes_and_acknowledges_nothing_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lendable_link, "_UNANSWERED_MS", 100)
-    world = _World(tmp_path, HaConfig(ha_housekeeping_interval=800))
+    world = _World(
+        tmp_path, HaConfig(ha_housekeeping_interval=800, ha_send_heartbeat_interval=60_000)
+    )
     with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
         world.wait_lent()
         end = world.publish(100)

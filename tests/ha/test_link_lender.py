@@ -115,14 +115,6 @@ def test_only_the_newest_connection_of_a_slave_is_lent(desk: _Desk) -> None:
     assert desk.lender.may_lend(new.progress)
 
 
-def test_beside_a_replica_that_may_count_soon_nothing_is_lent(desk: _Desk) -> None:
-    registry = desk.replicas.registry
-    named, _nameless = desk.connect("10.0.0.1:1"), desk.connect("10.0.0.1:2")
-    registry.announce("10.0.0.1:1", "b", 1)
-    assert registry.counted == (named.progress,)
-    assert not desk.lender.may_lend(named.progress)
-
-
 def test_what_is_lent_is_not_lent_again(desk: _Desk) -> None:
     link = desk.connect("10.0.0.1:1")
     assert desk.lender.lend(link, STATE, 1)

@@ -24,6 +24,7 @@ from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
+from remoting.rocketmq_serializable import code_bytes
 from remoting.selector_loop import SelectorLoop
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
@@ -69,6 +70,7 @@ def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch
 
     assert pool.try_submit(stuck, lambda _: None)
     assert began.wait(10)
+    assert not pool.has_waiting
     for number in range(3):
         now[0] += 50
         submitted = pool.try_submit(
@@ -86,7 +88,7 @@ def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch
         (0, words + "period in queue: 250ms, size of queue: 2"),
         (1, words + "period in queue: 200ms, size of queue: 1"),
     ]
-    assert pool.pending == 2
+    assert (pool.pending, pool.has_waiting) == (2, True)
     gate.set()
     pool.shutdown()
     assert (ran, pool.pending) == ([2], 0)
@@ -155,7 +157,10 @@ class Bench:
             RequestDispatcher(routes, {"pool": pool}),
             fast_routes=FastRoutes(
                 json=((b'{"code":99,', self.take_fast), (b'{"code":98,', self.take_fast)),
-                runs=(Run(SerializeType.JSON, b'{"code":98,', self.take_run),),
+                runs=(
+                    Run(SerializeType.JSON, b'{"code":98,', self.take_run),
+                    Run(SerializeType.ROCKETMQ, code_bytes(98), self.take_run),
+                ),
             ),
             limits=ServerLimits(idle_timeout_ms=idle_timeout_ms),
             listener=self.listener,
@@ -179,7 +184,7 @@ class Bench:
         self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
     ) -> int:
         """Those before a slow one."""
-        assert all(header.startswith(b'{"code":98,') for header in headers)
+        assert all(header.startswith((b'{"code":98,', code_bytes(98))) for header in headers)
         self.runs.append(list(bodies))
         for body in bodies:
             _raise_for(body)
@@ -387,6 +392,17 @@ def test_a_run_of_frames_is_taken_at_once_and_what_is_left_of_it_goes_on(bench: 
     peer.send(RemotingCommand.request(98, {}, b"5"))
     assert peer.call(ECHO).code == 0
     assert bench.runs[1:] == [[b"5"]]
+
+
+def test_what_a_run_of_binary_frames_raises_is_answered_in_their_form(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    for kind in SerializeType:
+        request = RemotingCommand.request(98, {}, b"broken")
+        request.serialize_type = kind
+        peer.send(request)
+        answer = peer.receive()
+        assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, request.opaque)
+        assert (answer.serialize_type, answer.remark) == (kind, "ValueError: broken on purpose")
 
 
 def test_a_port_may_have_a_table_of_its_own(bench: Bench) -> None:

@@ -212,27 +212,27 @@ def test_a_watch_comes_seldom_while_nothing_happens(loop: SelectorLoop) -> None:
         looked.append("watch")
         return looks_again
 
-    loop.watch(look)
-    loop.call_at_watch(lambda: looked.append("once"))
+    loop.watches.add(look)
+    loop.watches.call_once(lambda: looked.append("once"))
     [due_ms] = next_watches(loop)
     assert due_ms % 100 == 0
     loop._timers.clear()
-    loop._watch()
+    loop.watches._look()
     assert looked == ["watch", "once"]
-    assert not loop._is_quiet, "it asked for the next one"
+    assert not loop.watches.is_quiet, "it asked for the next one"
     loop._timers.clear()
     looks_again = False
-    loop._watch()
+    loop.watches._look()
     assert looked == ["watch", "once", "watch"]
     [due_ms] = next_watches(loop)
     assert due_ms % 1_000 == 0
-    assert loop._is_quiet
+    assert loop.watches.is_quiet
 
 
 def test_a_turn_with_an_event_brings_the_watch_nearer(loop: SelectorLoop) -> None:
-    loop.watch(lambda: False)
+    loop.watches.add(lambda: False)
     loop._timers.clear()
-    loop._watch()
+    loop.watches._look()
     loop.call_soon_threadsafe(lambda: None)
     loop.wake()
     loop._turn()
@@ -240,17 +240,17 @@ def test_a_turn_with_an_event_brings_the_watch_nearer(loop: SelectorLoop) -> Non
     [due_ms] = next_watches(loop)
     assert due_ms % 100 == 0
     assert due_ms <= before_ms + 100
-    assert not loop._is_quiet
+    assert not loop.watches.is_quiet
 
 
 def test_a_turn_of_a_timer_alone_leaves_the_watch_where_it_is(loop: SelectorLoop) -> None:
-    loop.watch(lambda: False)
+    loop.watches.add(lambda: False)
     loop._timers.clear()
-    loop._watch()
+    loop.watches._look()
     before = next_watches(loop)
     loop.call_later(0, lambda: None)
     loop._turn()
-    assert loop._is_quiet
+    assert loop.watches.is_quiet
     assert next_watches(loop) == before
 
 

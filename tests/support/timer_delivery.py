@@ -41,7 +41,12 @@ class NoLoop:
     def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
         """Never."""
 
-    def call_at_watch(self, function: Callable[[], None]) -> None:
+    @property
+    def watches(self) -> NoLoop:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, function: Callable[[], None]) -> None:
         """Never."""
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:

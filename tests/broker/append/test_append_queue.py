@@ -81,6 +81,7 @@ def test_nobody_overtakes_those_that_wait_for_the_file(world: HotPathWorld) -> N
     large = fake(world, bytes(3000))
     small = fake(world)
     assert (large.heard, small.heard, len(world.append_queue.held)) == ([], [], 2)
+    assert world.append_queue.look(), "again soon, whatever happens"
     world.append_queue.retry()
     assert (large.heard, small.heard) == ([], [])
     world.allocate(1)
@@ -88,6 +89,7 @@ def test_nobody_overtakes_those_that_wait_for_the_file(world: HotPathWorld) -> N
     assert large.heard == [[(4096, 1)]]
     assert small.heard == [[(4096 + 3000 + 91 + 1, 2)]]
     assert not world.append_queue.held
+    assert not world.append_queue.look()
 
 
 def test_whoever_waited_too_long_is_refused(world: HotPathWorld) -> None:

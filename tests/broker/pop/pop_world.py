@@ -28,8 +28,9 @@ from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
 from broker.pop.request_clock import RequestClock
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.held_rights import no_rights
@@ -354,7 +355,12 @@ class TurnLoop:
 
     def call_at_multiple(self, _period_ms: int, _function: Callable[[], None]) -> None: ...
 
-    def call_at_watch(self, _function: Callable[[], None]) -> None: ...
+    @property
+    def watches(self) -> TurnLoop:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, _function: Callable[[], None]) -> None: ...
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         self.soon.append(function)

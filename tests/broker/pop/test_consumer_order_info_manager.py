@@ -155,6 +155,21 @@ def test_a_free_queue_is_told(world: World) -> None:
     assert not world.blocked()
 
 
+def test_a_queue_that_is_free_soon_is_looked_at_soon(world: World) -> None:
+    """Nothing else may happen on the loop before."""
+    assert not world.manager.tell_free_queues()
+    world.pop(10)
+    assert not world.manager.tell_free_queues()
+    world.clock.advance(INVISIBLE_MS - 1_000)
+    assert not world.manager.tell_free_queues()
+    world.clock.advance(1)
+    assert world.manager.tell_free_queues()
+    assert world.free == []
+    world.clock.advance(999)
+    assert not world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)]
+
+
 def test_a_queue_is_free_when_all_is_acknowledged(world: World) -> None:
     popped, _ = world.pop(10, 11)
     assert world.ack(10, popped) == 11

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from broker.append.room_waits import RoomWaits
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts
+from broker.pop.pop_revive_service import PopReviveService
+from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from store import put_aside

@@ -137,10 +137,10 @@ def test_against_a_list(seed: int) -> None:
         assert [one.revive_offset for one in due] == sorted(one.revive_offset for one in due)
         assert not [one for one in due if one.left and one.revive_offset <= noted]
         waiting = [number for number, (one, _) in taken.items() if one not in due]
-        assert queue.is_idle or not waiting or queue.first_open <= min(waiting)
+        assert queue.is_idle_at(queue.next_read) or not waiting or queue.first_open <= min(waiting)
     settle(queue, at, 10_000)
     for one in list(queue.handled):
         one.left = 0
     queue.note(1 << 62)
     queue.save(None)
-    assert queue.is_idle
+    assert queue.is_idle_at(queue.next_read)

@@ -85,7 +85,7 @@ class Process:
         listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         self.address = listening[0].getsockname()
         life, self._life = os.pipe()
-        channels = ("remoting->store", "remoting->ha", "remoting<-ha")
+        channels = ("remoting->store", "remoting->ha", "remoting<-ha", "remoting<-lent")
         self._child = _spawn(
             BootInfo(
                 name="remoting",

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker.filter.subscription_filter import MOST_KEPT
 from ipc.queue_table import QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
@@ -395,6 +396,46 @@ def test_a_pull_unlike_the_one_before(
 ) -> None:
     offset = warm_up(pair, usual)
     assert pair.pull(**{"queueOffset": offset, "maxMsgNums": 8, **usual, **odd}) is not None
+
+
+def test_a_long_expression_is_not_kept(pair: Pair) -> None:
+    """Nor one that nobody looks at: a peer may send 1 MB of it for each queue and group."""
+    long = "A || " + "x" * MOST_KEPT
+    known = pair.fast.pull_processor._known._pulls
+
+    def read_on(expression: str) -> None:
+        offset = 0
+        for _ in range(3):
+            fields = BY_PULL | {"subscription": expression}
+            answer = pair.pull(queueOffset=offset, maxMsgNums=8, **fields)
+            assert answer is not None
+            offset = int(answer.ext_fields["nextBeginOffset"])
+
+    read_on(long)
+    assert not known
+    for _ in range(2):
+        pair.pull(
+            queueOffset=0,
+            maxMsgNums=8,
+            **BY_HEARTBEAT | {"subscription": long, "expressionType": long},
+        )
+    assert [(each.expression, each.expression_type) for each in known.values()] == [(None, None)]
+    read_on(long[:MOST_KEPT])
+    assert known["G", "T", 0].expression == long[:MOST_KEPT]
+
+
+def test_what_was_found_for_very_many_tags_is_not_kept(pair: Pair) -> None:
+    tags = [f"t{number}" for number in range(300)]
+    kept = pair.fast.pull_processor._reader._tagged._blocks
+    for most, is_kept in ((300, False), (200, True)):
+        fields = BY_PULL | {"subscription": "||".join(["A", *tags[:most]])}
+        offset = 0
+        for _ in range(3):
+            answer = pair.pull(queueOffset=offset, maxMsgNums=8, **fields)
+            assert answer is not None
+            assert answer.code == 0
+            offset = int(answer.ext_fields["nextBeginOffset"])
+        assert bool(kept) == is_kept
 
 
 def test_a_proxy_that_pulls_for_a_broadcasting_client(pair: Pair) -> None:

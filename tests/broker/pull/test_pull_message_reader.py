@@ -4,6 +4,7 @@ other would give, over a real log with small files."""
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ import msgspec
 import pytest
 
 from broker.pull.pull_settings import PullSettings
+from broker.store_access.tagged_units import TaggedUnits
+from broker.store_access.unit_block import TaggedBlock, UnitBlock
 from remoting.remoting_command import RemotingCommand
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.java_hash import string_hash
 from store.message import Message
 from store.message_codec import decode_record
 from store.stored_units import CQ_UNIT_SIZE
@@ -237,6 +241,43 @@ def test_tags_are_looked_for_once_for_many_pulls(tmp_path: Path) -> None:
     )
 
 
+class CountedUnits:
+    """Stands for CheckedUnits: counts how often much is looked at."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.looks = 0
+
+    def generation_of(self, _topic: str, _queue_id: int) -> int:
+        return self.generation
+
+    def believes(self, _block: UnitBlock, _generation: int) -> bool:
+        return False
+
+    def tagged(self, _topic: str, _queue_id: int, offset: int, *asked: Any) -> TaggedBlock:
+        self.looks += 1
+        nothing = UnitBlock(0, self.generation, b"", believed_until_s=0, ends_file=False)
+        return TaggedBlock(offset, offset, asked[1], memoryview(b"").cast("q"), nothing)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "generation", "looks"),
+    [(8, 1, 1, 1), (7, 1, 1, 0), (9, 1, 1, 0), (8, 2, 1, 0), (8, 1, 2, 0)],
+)
+def test_much_is_looked_at_for_who_reads_on_only(
+    offset: int, code: int, generation: int, looks: int
+) -> None:
+    """Elsewhere, with other tags, or in a queue that was made anew, a pull pays for itself."""
+    units = CountedUnits()
+    tagged = TaggedUnits(units)  # type: ignore[arg-type]
+    reader = "G", "T", 0
+    tagged.note(reader, 8, frozenset({1}))
+    units.generation = generation
+    codes = frozenset({code})
+    assert tagged.read_on(reader, offset, 1, 800, codes, 5_000, None) is None
+    assert units.looks == looks
+
+
 def test_what_was_found_for_pulls_by_tags_is_kept_for_few(tmp_path: Path) -> None:
     world = HotPathWorld(tmp_path, file_size=1 << 20)
     world.topic()
@@ -251,6 +292,29 @@ def test_what_was_found_for_pulls_by_tags_is_kept_for_few(tmp_path: Path) -> Non
         client.call(pull_request(queueOffset=1, **asked))
     kept = world.pull_processor._reader._tagged._blocks
     assert list(kept) == [(f"G{number}", "T", 0) for number in range(4, 260)]
+
+
+class Unlooped(frozenset[int]):
+    """A set in which values are looked up only."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("it may have a million values")
+
+
+@pytest.mark.interpreted
+def test_many_tags_are_not_looked_at_one_after_the_other(tmp_path: Path) -> None:
+    world = HotPathWorld(tmp_path, file_size=1 << 20)
+    world.topic()
+    sender = world.client()
+    chance = random.Random(1)
+    tags = [chance.choice("ABCD") for _ in range(200)]
+    sender.send(*[send_request(properties=f"TAGS\x01{tag}", body=b"") for tag in tags])
+    world.turn()
+    world.dispatch()
+    for kind, most in ((frozenset, 40), (Unlooped, 1_000)):
+        codes = kind({string_hash("A"), string_hash("C"), *range(1_000, 1_000 + most)})
+        _raw, numbers = world.checked_units.choose("T", 0, 0, 200, codes, 200)
+        assert numbers.tolist() == [number for number, tag in enumerate(tags) if tag in "AC"]
 
 
 def test_blocks_are_few(tmp_path: Path) -> None:

@@ -42,7 +42,12 @@ class Loop:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> None:
         self.later.append((delay_ms, function))
 
-    def call_at_watch(self, function: Callable[[], None]) -> None:
+    @property
+    def watches(self) -> Loop:
+        """As LoopWatches."""
+        return self
+
+    def call_once(self, function: Callable[[], None]) -> None:
         self.later.append((AT_WATCH_MS, function))
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
@@ -119,6 +124,12 @@ def test_a_message_is_delivered_when_its_time_has_come(delays: Delays) -> None:
     size = delays.world.counters[MAX_PHY_OFFSET] - message.phy_offset
     assert delays.world.stats.scheduled_gets == [(0, size)]
     assert delays.world.stats.puts["T"] == (1, size)
+
+
+def test_a_message_that_is_not_in_its_queue_yet_is_looked_for_soon(delays: Delays) -> None:
+    """Nothing tells the loop when process `store` has put it there."""
+    delays.send(1)
+    assert delays.world.schedule.deliver_due() == 100
 
 
 @pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000, 86_400_000])

@@ -175,3 +175,14 @@ def test_what_is_kept_is_limited() -> None:
     with mock.patch.object(known_binary_headers, "decode_binary_frame") as read:
         known.decode(newest)
     assert not read.called
+
+
+@pytest.mark.interpreted
+def test_what_is_sent_in_turns_with_long_headers_is_learned() -> None:
+    known, fields = KnownBinaryHeaders(), SEND | {"i": "k" * known_binary_headers._LARGEST}
+    for _ in range(known_binary_headers._LEARN_EVERY):
+        known.decode(header(310, fields))
+        known.decode(header(310, SEND))
+    with mock.patch.object(known_binary_headers, "decode_binary_frame") as read:
+        known.decode(header(310, SEND))
+    assert not read.called

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
@@ -20,9 +21,11 @@ from broker.wiring.routes import (
     QUERY_POOL,
     REPLY_POOL,
     SEND_BACK_POOL,
+    Routes,
 )
 from broker.wiring.static_topics import STATIC_TOPIC_POOL
 from remoting.request_code import RequestCode as Code
+from remoting.request_executor import RequestExecutor
 from tests.broker.route_world import built_controller
 
 
@@ -108,3 +111,12 @@ def test_the_access_table_has_a_row_for_every_code_that_is_served_and_no_other(
     """A new code: say in broker/acl/access_table.py who may ask for it."""
     routes = controller._routes
     assert set(routes.main) | set(routes.vip) == set(ACCESS_TABLE)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_pools_are_looked_at_soon_while_a_request_waits_in_one(*, waits: bool) -> None:
+    pools = {
+        name: mock.Mock(spec=RequestExecutor, has_waiting=waits and name == "b") for name in "abc"
+    }
+    assert Routes({}, {}, pools).refuse_late() == waits
+    assert all(pool.refuse_late.called for pool in pools.values())
