@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha import report_ceiling
-from ha.control_slots import HIGHEST_SENT
+from ha.control_slots import HIGHEST_SENT, LENT_SENT
 from ha.report_ceiling import ReportCeiling
 from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET
 from tests.support.shared_memory import fresh_page
@@ -47,3 +47,10 @@ def test_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (1, 2, 3):
         honest.sent(f"10.0.0.{number}", 100)
     assert [honest.of(f"10.0.0.{n}") for n in (1, 2, 3)] == [1, 100, 100]
+
+
+def test_what_was_sent_while_process_ha_was_dead_counts() -> None:
+    page = fresh_page()
+    page.counters[LOG_OPENED] = 1001
+    page.counters[LENT_SENT] = 1200
+    assert ReportCeiling(page).of("10.0.0.1") == 1200
