@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import selectors
+import socket
 import threading
 
+from ha.ha_config import HaConfig
+from ha.ha_environment import HaEnvironment
+from ha.read_socket_service import ReadSocketService
 from ha.reader_pause import ReaderPause, ReadState
+from ha.reports import Reports
+from ha.served_link import ServedLink
+from ha.slave_progress import SlaveProgress
+from ha.transport import PlainTransport
 from tests.support.deadline import wait_until
+from tests.support.manual_clock import ManualClock
 
 EARLY, LATE = ReadState(b"\1", 5), ReadState(b"\2\3", 9)
 
@@ -71,3 +81,31 @@ def test_a_reader_that_has_ended_is_not_waited_for() -> None:
     begins.join(5)
     assert writer.results == [None]
     assert pause.begin(60_000) is None
+
+
+def test_after_a_loan_silence_counts_from_what_was_received_meanwhile() -> None:
+    clock = ManualClock(monotonic_ms=1_000)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        transport = PlainTransport(server.accept()[0])
+    progress = SlaveProgress("10.0.0.9:5", 0, 0, now_ms=1_000, wall_ms=1_000)
+    pause, writer = ReaderPause(), _Calls()
+    service = ReadSocketService(
+        HaEnvironment(HaConfig(ha_housekeeping_interval=500), clock, selectors.DefaultSelector),
+        ServedLink(transport, progress, lambda _reason, _text: None, transport.close),
+        Reports(None),
+        pause,
+        acknowledged=lambda _progress, _end: None,
+        log_end=lambda: 0,
+    )
+    begins = writer.begin(pause)
+    wait_until(lambda: pause.is_wanted)
+    rests = threading.Thread(target=service.step, daemon=True)
+    rests.start()
+    begins.join(5)
+    clock.advance(700)
+    pause.end(ReadState(b"", 1_600))
+    rests.join(5)
+    assert service._left_ms() == 400
+    service.finish()
+    theirs.close()
