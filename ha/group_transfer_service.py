@@ -73,6 +73,8 @@ class GroupTransferService(ServiceThread):
         self._replicated = 0
         self._count = 0
         self._next_line_ms = clock.monotonic_ms() + FALL_BEHIND_LINE_MS
+        self.refresh: Callable[[], object] = lambda: None
+        """Takes up what has been acknowledged over a connection that is lent (link_loan.py)."""
         self._withdraw()
 
     def _withdraw(self) -> None:
@@ -136,6 +138,7 @@ class GroupTransferService(ServiceThread):
 
     def evaluate(self) -> None:
         """Recompute for all connections, publish, and log who changed state."""
+        self.refresh()
         with self._lock:
             self._publish()
             max_phy_offset = self._counters[MAX_PHY_OFFSET]

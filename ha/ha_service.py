@@ -138,13 +138,12 @@ class HAService:
             self._bells.ring_remoting,
             on_failure=self._environment.on_failure,
         )
-        self._lender = (
-            None
-            if loans is None
-            else LinkLender(
+        self._lender: LinkLender | None = None
+        if loans is not None:
+            self._lender = LinkLender(
                 loans, self._page, clock, self.registry, config.in_sync_replicas, self._transfer
             )
-        )
+            self._transfer.refresh = self._lender.refresh
         self._wait_notify = WaitNotifyObject(self._bells.own)
         self._refusal_log = RefusalLog(self._refusals, clock)
         self._verifier = ReplicaVerifier(

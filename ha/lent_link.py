@@ -6,7 +6,7 @@ ends the loan: a batch that `ha` sends better, another file of the log, a socket
 an error, a wrong report. `ha` then goes on, or closes the connection. It knows neither who waits
 for the reports nor which replicas count.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_borrower.py.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from ha.slave_progress import SlaveProgress
 from ha.source_files import LogSource, SourceFiles
 from ipc.clock import Clock
 from store.control_slots import MAX_PHY_OFFSET
+from store.errors import StoreError
 
 MOST_AT_ONCE: Final = 16 << 10
 """Where more is published in one turn, messages come by the dozen: then `ha` sends while the loop
 goes on with the next ones."""
 _READ_SIZE: Final = 4096
+"""A slave that has reported as much as this at once has no sends to answer one by one."""
 
 
 class LentLink:
@@ -85,7 +87,7 @@ class LentLink:
         if begin == end:
             return
         size, files = end - begin, self._files
-        if not 0 < size <= MOST_AT_ONCE or not files.reach(begin) or end > files.end:
+        if not 0 < size <= MOST_AT_ONCE or not self._reach(begin) or end > files.end:
             self._give_back()
             return
         body, header = files.slice(begin, end), self._header
@@ -105,6 +107,12 @@ class LentLink:
         self._frame_left = len(header) + size - taken
         if self._frame_left:
             self._give_back()
+
+    def _reach(self, offset: int) -> bool:
+        try:
+            return self._files.reach(offset)
+        except (OSError, StoreError):
+            return False  # No descriptors or no memory here: `ha` has its own.
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -126,10 +134,11 @@ class LentLink:
         if self._intake.reason is not None:
             self._end(self._intake.reason, self._intake.text)
             return False
-        if not has_reported:
-            return False
-        self._note_at_risk(self._counters[MAX_PHY_OFFSET] - before)
-        self._counters[LENT_ACKED] = self._progress.ack_offset
+        if has_reported:
+            self._note_at_risk(self._counters[MAX_PHY_OFFSET] - before)
+            self._counters[LENT_ACKED] = self._progress.ack_offset
+        if len(data) == _READ_SIZE:
+            self._give_back()
         return self._progress.ack_offset > before
 
     def _note_at_risk(self, size: int) -> None:
@@ -146,8 +155,7 @@ class LentLink:
     # -- the end -------------------------------------------------------------------------------
 
     def _note(self, reason: RefusalReason, text: str) -> None:
-        if self._reason is None:
-            self._reason, self._text = reason, text
+        self._reason, self._text = reason, text
 
     def _end(self, reason: RefusalReason, text: str) -> None:
         self._note(reason, text)

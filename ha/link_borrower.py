@@ -3,7 +3,7 @@
 On the loop's thread, which it asks to watch the channel to process `ha` and the lent connection. It
 tells its owner when reports have come. It knows no sends.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_borrower.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from ha.control_slots import LENT_NUMBER, LOAN
 from ha.lent_link import LentLink
-from ha.link_loan import MAX_PACKET, Lent, Recall
+from ha.link_loan import MAX_PACKET, Lent, Recall, Returned
 from ha.source_files import LogSource
 from ipc.clock import Clock
 
@@ -96,8 +96,8 @@ class LinkBorrower:
 
     def _receive(self, _events: int) -> None:
         try:
-            packet, ancillary, _flags, _address = self._channel.recvmsg(
-                MAX_PACKET, socket.CMSG_SPACE(4)
+            packet, ancillary, flags, _address = self._channel.recvmsg(
+                MAX_PACKET, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             return
@@ -105,6 +105,9 @@ class LinkBorrower:
         try:
             if fds:
                 self._take(msgspec.json.decode(packet, type=Lent), fds.pop())
+            elif flags & socket.MSG_CTRUNC:
+                # No descriptor is left here.
+                self._return(msgspec.json.decode(packet, type=Lent).unused())
             elif packet:
                 self._recalled(msgspec.json.decode(packet, type=Recall))
         finally:
@@ -142,9 +145,11 @@ class LinkBorrower:
             return
         self._loop.unregister(link.fileno())
         self.link = None
-        packet = msgspec.json.encode(link.close())
+        self._return(link.close())
+
+    def _return(self, returned: Returned) -> None:
         try:
-            self._channel.send(packet)
+            self._channel.send(msgspec.json.encode(returned))
         except OSError as error:
             # It ends the connection when it hears nothing.
             log.error("giving the link to the slave back to process ha failed: %s", error)

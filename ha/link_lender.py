@@ -5,7 +5,7 @@ the only replica that counts: then what it reports is what enough replicas have,
 be counted by who has borrowed it. WriteSocketService of that connection decides when, and waits for
 it; others only ask for what has come meanwhile. It knows neither frames nor sleeps.
 
-Tested by tests/ha/test_lent_link.py.
+Tested by tests/ha/test_link_lender.py.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class LinkLender:
         self._lock: Final = threading.Lock()
         self._out: Lendable | None = None
         """What is lent."""
+        self._lent: Lent | None = None
+        """How it was lent last."""
         self._number = 0
         self._borrower = (0, 0)
         counters[LOAN] = 0  # A predecessor's.
@@ -116,7 +118,7 @@ class LinkLender:
             if not self._tell(lent, link.transport.fileno()):
                 counters[LOAN] = 0
                 return False
-            self._number, self._out = number, link
+            self._number, self._out, self._lent = number, link, lent
             return True
 
     def recall(self) -> None:
@@ -141,19 +143,39 @@ class LinkLender:
             raise OSError("process remoting has ended while it had the connection")
         return None
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the borrower has taken up what was lent last."""
+        return self._counters[LENT_NUMBER] == self._number
+
+    def take_untaken(self) -> Returned | None:
+        """Some time after a recall: what is lent, if nobody has taken it up; nobody will, as a
+        borrower gives back unused what it finds recalled. None: somebody has it."""
+        # In this order: the borrower's successor begins with another LENT_NUMBER.
+        if self.is_taken or self._borrower_now() != self._borrower or self._lent is None:
+            return None
+        back = self._lent.unused()
+        self._end(back)
+        return back
+
     def refresh(self) -> None:
         """Take up what was sent and acknowledged since the last call. Any thread, at any time."""
         with self._lock:
-            if self._out is not None and self._counters[LENT_NUMBER] == self._number:
-                # In this order: what is acknowledged was sent before.
-                acked = self._counters[LENT_ACKED]
-                self._take_up(self._out, self._counters[LENT_SENT], acked)
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self._out is not None and self.is_taken:
+            # In this order: what is acknowledged was sent before.
+            acked = self._counters[LENT_ACKED]
+            self._take_up(self._out, self._counters[LENT_SENT], acked)
 
     def drop(self) -> None:
         """The connection ends here, whoever has it."""
         with self._lock:
             if self._counters[LOAN] == self._number:
                 self._counters[LOAN] = 0
+            # After that: nothing that was counted is forgotten of a replica that leaves.
+            self._refresh()
             self._out = None
 
     def _end(self, returned: Returned) -> None:

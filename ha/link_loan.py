@@ -46,6 +46,19 @@ class Lent(msgspec.Struct, frozen=True, kw_only=True):
     sent_ms: int
     """Monotonic: when a frame was sent last."""
 
+    def unused(self) -> Returned:
+        """It is back, and nobody has read or written it."""
+        return Returned(
+            number=self.number,
+            frame_at=self.next_offset,
+            frame_left=0,
+            next_offset=self.next_offset,
+            ack_offset=self.ack_offset,
+            rest=self.rest,
+            read_ms=self.read_ms,
+            sent_ms=self.sent_ms,
+        )
+
 
 class Recall(msgspec.Struct, frozen=True, kw_only=True):
     """The loan is over, give the connection back."""

@@ -2,6 +2,8 @@
 
 ReadSocketService rests while another process reads its connection (link_loan.py).
 WriteSocketService asks for that, and ends it. Any thread; one lock.
+
+Tested by tests/ha/test_reader_pause.py.
 """
 
 from __future__ import annotations

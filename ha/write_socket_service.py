@@ -271,8 +271,14 @@ class WriteSocketService(ServiceThread):
     def _lends(self, now_ms: int) -> bool:
         loan = self._loan
         return loan is not None and loan.begin(
-            now_ms, sent_ms=self._last_write_ms, is_in_file=self._files.reach(self._next)
+            now_ms, sent_ms=self._last_write_ms, is_in_file=self._is_in_file
         )
+
+    def _is_in_file(self) -> bool:
+        try:
+            return self._files.reach(self._next)
+        except (OSError, StoreError):
+            return False  # The log ends with its file, and the next one is being made.
 
     def _wait_for_loan(self, loan: LendableLink) -> None:
         """One look at it; when it is back, go on where the other process stopped."""

@@ -34,6 +34,10 @@ from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.process_progress import progress_of
 from conf.errors import EXIT_CANNOT_START
 from ha.control_slots import (
+    LENT_ACKED,
+    LENT_NUMBER,
+    LENT_SENT,
+    LOAN,
     MASTER_EPOCH,
     MEMBER_ORDER,
     ORDER_TAKEN,
@@ -63,6 +67,7 @@ _STALE: Final = (
     *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
     REMOTING_READY,
     *(MEMBER_ORDER, MASTER_EPOCH, PUTS_UNTIL_MS, PUTS_REFUSED, ORDER_TAKEN),
+    *(LOAN, LENT_NUMBER, LENT_SENT, LENT_ACKED),
     WRITERS_STOPPED,
 )
 """Slots that describe the open store, or the processes that had it open. Beats, starts, rejected

@@ -52,7 +52,7 @@ def await_rounds(master: OurBroker, slave: OurBroker, name: str) -> None:
         with master.client() as client:
             assert client.send(topic, 0, b"x").code == 0
         table = slave.store_dir / "config" / "topics.json"
-        wait_until(lambda at=table, want=topic: want in at.read_text(), 30)
+        wait_until(lambda at=table, want=topic: at.exists() and want in at.read_text(), 30)
 
 
 def promote(group: Group) -> OurBroker:

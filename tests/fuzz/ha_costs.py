@@ -24,6 +24,7 @@ from ha.master_link import MasterLink
 from ha.pending_peer import PendingPeer
 from ha.queue_ends import make_queue_ends
 from ha.read_socket_service import ReadSocketService
+from ha.reader_pause import ReaderPause
 from ha.record_validator import RecordValidators
 from ha.reports import Reports
 from ha.served_link import ServedLink
@@ -132,12 +133,14 @@ class HaCosts:
             self.turns.end_turn()
         progress = SlaveProgress("10.0.0.9:5", 0, 0, now_ms=10_000, wall_ms=10_000)
         progress.sent(_LOG_END, _LOG_END, 10_000)
+        pause = ReaderPause()
         reader = ReadSocketService(
             HaEnvironment(HaConfig(), self._clock, _Ready),  # type: ignore[arg-type]
             ServedLink(
                 transport, progress, lambda _reason, _text: transport.shutdown(), lambda: None
             ),
             peer.form,
+            pause,
             acknowledged=self._note,
             log_end=lambda: _LOG_END,
         )
@@ -147,6 +150,7 @@ class HaCosts:
             reader.step()
             self.turns.end_turn()
             self.read += (before - len(transport.data)) * self._good
+        pause.close()
 
     def _note(self, _progress: SlaveProgress, _log_end: int) -> None:
         self._good = True

@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from selectors import EVENT_READ, SelectorKey
 from typing import Any
 
 from crc32c import crc32c
@@ -21,6 +22,7 @@ from ha.master_link import MasterLink
 from ha.pending_peer import PendingPeer
 from ha.queue_ends import make_queue_ends
 from ha.read_socket_service import ReadSocketService
+from ha.reader_pause import ReaderPause
 from ha.record_validator import RecordValidators
 from ha.reports import Reports
 from ha.served_link import ServedLink
@@ -86,8 +88,8 @@ class _Ready:
 
     def register(self, *_: Any) -> None: ...
 
-    def select(self, _timeout: float) -> list[int]:
-        return [1]
+    def select(self, _timeout: float) -> list[tuple[SelectorKey, int]]:
+        return [(SelectorKey(None, -1, EVENT_READ, None), EVENT_READ)]
 
     def close(self) -> None: ...
 
@@ -132,17 +134,20 @@ class _Master:
         start = start_offset_for(first, 0)
         progress = SlaveProgress("10.0.0.9:5", first, start, now_ms=10_000, wall_ms=10_000)
         progress.sent(start + _SENT, _SENT, 10_000)
+        pause = ReaderPause()
         reader = ReadSocketService(
             HaEnvironment(HaConfig(), self._clock, _Ready),  # type: ignore[arg-type]
             ServedLink(
                 transport, progress, lambda _reason, _text: transport.shutdown(), lambda: None
             ),
             reports,
+            pause,
             acknowledged=lambda _progress, _log_end: None,
             log_end=lambda: 0,
         )
         while transport.data and not transport.is_shut:
             reader.step()
+        pause.close()
         assert first <= progress.ack_offset <= progress.sent_offset
 
     def check(self) -> None:

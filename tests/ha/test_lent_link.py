@@ -5,6 +5,7 @@ A real HAService, and the other process's loop on a thread of the test.
 
 from __future__ import annotations
 
+import array
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ha import lendable_link, lent_link
+from ha import lendable_link, lent_link, write_socket_service
 from ha.control_slots import (
     HA_REFUSALS,
     LENT_ACKED,
@@ -25,15 +26,20 @@ from ha.control_slots import (
     REPLICA_COUNT,
     REPLICATED_OFFSET,
 )
+from ha.flow_monitor import FlowMonitor
 from ha.ha_config import HaConfig
+from ha.ha_connection import HAConnection
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
 from ha.lent_link import MOST_AT_ONCE
 from ha.link_borrower import MOST_UNAWAITED, LinkBorrower
 from ha.link_loan import replicated_offset
+from ha.reader_pause import ReaderPause
 from ha.refusals import RefusalReason
-from ha.source_files import LogSource
+from ha.slave_progress import SlaveProgress
+from ha.source_files import LogSource, SourceFiles
+from ha.transport import PlainTransport
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.command_channel import create_channel
@@ -41,6 +47,7 @@ from ipc.control_page import STARTS, ProcessIndex
 from remoting.selector_loop import SelectorLoop
 from remoting.selector_seam import new_selector
 from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET
+from store.mapped_file import file_name
 from tests.ha.master_world import EVERYTHING, FakeSlave, GrowingLog, OwnSlave
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import close_page, fresh_page
@@ -197,6 +204,9 @@ def test_reports_of_a_loan_that_is_over_do_not_count(world: _World) -> None:
     assert replicated_offset(counters) == 100
     counters[LOAN] = 7
     assert replicated_offset(counters) == 500
+    counters[REPLICATED_OFFSET] = 600
+    assert replicated_offset(counters) == 600, "process ha has looked meanwhile"
+    counters[REPLICATED_OFFSET] = 100
     counters[LOAN] = 8
     assert replicated_offset(counters) == 100
     counters[LOAN] = counters[LENT_NUMBER] = 0
@@ -453,3 +463,199 @@ def test_the_last_bytes_of_an_orderly_stop_leave_through_ha(world: _World) -> No
         slave.read_up_to(end)
         slave.report(end)
         wait_until(lambda: world.counters[REPLICATED_OFFSET] == end)
+
+
+# -- what the borrower cannot do, or does not see ----------------------------------------------
+
+
+def test_a_loan_that_nobody_takes_up_is_over(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process remoting is starting. What it finds later it leaves alone."""
+    monkeypatch.setattr(lendable_link, "_UNTAKEN_MS", 50)
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        slave.read_up_to(world.log.append(99))
+        world.on_loop(lambda: world.loop.unregister(world._ends[1]))
+        wait_until(lambda: world._bell.ring() or world.counters[LOAN])
+        slave.sock.sendall(slave.reports.pack(100)[:5])  # It is not read twice.
+        end = world.log.append(900)
+        slave.read_up_to(end)
+        slave.sock.sendall(slave.reports.pack(100)[5:])
+        slave.report(end)
+        wait_until(lambda: world.counters[REPLICATED_OFFSET] == end)
+        receive = world.borrower._receive
+        world.on_loop(lambda: world.loop.register(world._ends[1], 1, receive))
+        world.wait_lent()
+        end = world.publish(10)
+        slave.read_up_to(end)
+        slave.report(end)
+        world.wait_replicated(end)
+        assert slave.received == world.log.bytes_from(1)
+        assert world.refusals(RefusalReason.NETWORK) == 0
+
+
+def test_a_loan_whose_borrower_has_ended_is_never_untaken(world: _World) -> None:
+    """Its successor's page looks like that, and nobody knows what it has sent."""
+    counters = world.counters
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE):
+        world.wait_lent()
+        lender = world.service._lender
+        assert lender is not None
+        assert lender.take_untaken() is None
+        counters[STARTS + ProcessIndex.REMOTING] += 1
+        counters[LENT_NUMBER] = 0
+        assert lender.take_untaken() is None
+
+
+def test_a_borrower_without_descriptors_gives_it_back_at_once(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Channel:
+        """As the kernel, when the process may open no more."""
+
+        def __init__(self, channel: socket.socket) -> None:
+            self._channel = channel
+            self.returned: list[bytes] = []
+
+        def recvmsg(self, *arguments: int) -> tuple[bytes, list[Any], int, None]:
+            packet, ancillary, _flags, _address = self._channel.recvmsg(*arguments)
+            for _level, _kind, data in ancillary:
+                os.close(array.array("i", data)[0])
+            return packet, [], socket.MSG_CTRUNC if ancillary else 0, None
+
+        def send(self, packet: bytes) -> int:
+            self.returned.append(packet)
+            return self._channel.send(packet)
+
+    channel = Channel(world._ends[1])
+    monkeypatch.setattr(world.borrower, "_channel", channel)
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        wait_until(lambda: world._bell.ring() or channel.returned)
+        wait_until(lambda: not world.counters[LOAN])
+        end = world.publish(100)
+        slave.read_up_to(end)
+        slave.report(end)
+        wait_until(lambda: world.counters[REPLICATED_OFFSET] == end)
+        assert slave.received == world.log.bytes_from(1)
+        monkeypatch.undo()
+
+
+def test_the_file_that_is_being_made_is_not_looked_into(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    class Files(SourceFiles):
+        def reach(self, offset: int) -> bool:
+            seen.append(offset)
+            return super().reach(offset)
+
+    monkeypatch.setattr(write_socket_service, "SourceFiles", Files)
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        (world.log.directory / file_name(FILE_SIZE)).touch()
+        slave.read_up_to(world.log.append(FILE_SIZE - 1))
+        slave.report(FILE_SIZE)
+        wait_until(lambda: world._bell.ring() or FILE_SIZE in seen)
+        (world.log.directory / file_name(FILE_SIZE)).unlink()
+        slave.read_up_to(world.log.append(100))
+        assert world.refusals(RefusalReason.NETWORK) == 0
+
+
+def test_the_descriptor_is_of_this_process_alone(world: _World) -> None:
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE):
+        world.wait_lent()
+        assert world.borrower.link is not None
+        assert not os.get_inheritable(world.borrower.link.fileno())
+
+
+# -- what others see meanwhile -----------------------------------------------------------------
+
+
+@pytest.fixture
+def rare_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes up what was done but who asks."""
+    monkeypatch.setattr(lendable_link, "_LOOK_MS", 2_000)
+
+
+@pytest.mark.usefixtures("rare_looks")
+def test_a_slave_that_keeps_up_counts_while_it_is_lent(tmp_path: Path) -> None:
+    world = _World(tmp_path, HaConfig(ha_slave_fallbehind_max=500))
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        world.wait_lent()
+        for _ in range(3):
+            end = world.publish(400)
+            slave.read_up_to(end)
+            slave.report(end)
+            world.wait_replicated(end)
+        world.service._transfer.evaluate()
+        assert world.counters[REPLICA_COUNT] == 1
+    world.close()
+
+
+@pytest.mark.usefixtures("rare_looks")
+def test_what_has_counted_is_not_forgotten_of_a_slave_that_leaves(world: _World) -> None:
+    with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        world.wait_lent()
+        world.service._transfer.refresh = lambda: None
+        end = world.publish(400)
+        slave.read_up_to(end)
+        slave.report(end)
+        world.wait_replicated(end)
+        world.counters[STARTS + ProcessIndex.REMOTING] += 1
+        slave.is_closed_by_master()
+        wait_until(lambda: not world.service.registry.live())
+        (replica,) = world.service.registry.replicas()
+        assert replica.position == end
+
+
+def test_nothing_counts_that_comes_behind_a_wrong_report(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even until the connection is closed, which is on another thread."""
+    resting: list[object] = []
+    end_of = HAConnection.end
+
+    def end(self: HAConnection, reason: RefusalReason | None, text: str) -> None:
+        assert self._reader is not None
+        if reason is RefusalReason.DECREASING:
+            resting.append(self._reader._pause._state)
+        end_of(self, reason, text)
+
+    monkeypatch.setattr(HAConnection, "end", end)
+    with FakeSlave(world.address, 1, file_size=FILE_SIZE) as slave:
+        world.wait_lent()
+        end_offset = world.publish(900)
+        slave.read_up_to(end_offset)
+        slave.sock.sendall(bytes(8) + end_offset.to_bytes(8, "big"))
+        assert slave.is_closed_by_master()
+        wait_until(lambda: world.refusals(RefusalReason.DECREASING) == 1)
+        assert len(resting) == 1
+        assert resting[0] is not None
+        assert replicated_offset(world.counters) <= 1
+
+
+# -- what is never lent ------------------------------------------------------------------------
+
+
+def _may_be_lent(world: _World, transport: Any, *, reports_flushed: bool = False) -> bool:
+    progress = SlaveProgress(
+        "10.0.0.1:1", 1, 1, now_ms=0, wall_ms=0, reports_flushed=reports_flushed
+    )
+    connection, pause = HAConnection(transport, progress), ReaderPause()
+    loan = world.service._connections._loan_of(connection, None, pause)
+    pause.close()
+    if loan is not None:
+        loan.selector.close()
+    return loan is not None
+
+
+def test_only_plain_connections_of_slaves_that_report_what_they_have_received(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as sock:
+        plain = PlainTransport(sock)
+        assert _may_be_lent(world, plain)
+        assert not _may_be_lent(world, object()), "TLS has state"
+        assert not _may_be_lent(world, plain, reports_flushed=True)
+        monkeypatch.setattr(world.service._connections, "_flow", FlowMonitor(1 << 20))
+        assert not _may_be_lent(world, plain)

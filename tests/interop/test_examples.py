@@ -16,6 +16,7 @@ from typing import Final
 
 import pytest
 
+from conf.compiled_modules import OFF, VARIABLE
 from tests.interop import harness
 from tests.interop.java_peers import driver_classpath
 from tests.interop.processes import wait_until
@@ -85,7 +86,8 @@ def test_a_request_code_of_ones_own(tmp_path: Path) -> None:
     shutil.copy(example / "topic_size_processor.py", checkout / "broker" / "admin")
     run(["git", "apply", str(example / "add.patch")], checkout)
     broker = OurBroker(tmp_path / "broker")
-    env = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
+    # What was compiled is of other sources.
+    env = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1", VARIABLE: OFF}
     broker.env.update(env)
     with own_interpreters(), broker.start():
         with broker.client() as client:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -47,7 +48,7 @@ SOURCES = {
 
 
 @pytest.fixture
-def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The backend as pip loads it, in a checkout of three modules; nothing is chosen."""
     for name, text in SOURCES.items():
         (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,10 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(mqcompile, "check_tools", lambda: None)
     monkeypatch.setattr(mqcompile, "find_missing_compiler", lambda: None)
     monkeypatch.setattr(mqcompile, "compile_modules", compile_nothing)
-    return module
+    level = logging.getLogger().level
+    yield module
+    # setuptools sets it for its whole process.
+    logging.getLogger().setLevel(level)
 
 
 def compile_nothing(home: Path, work: Path, strip: bool) -> Path:

@@ -18,7 +18,17 @@ from broker.supervisor.child_state import ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.supervisor import Supervisor
-from ha.control_slots import HA_REFUSALS, MEMBER_ORDER, ORDER_TAKEN, REPLICA_COUNT
+from ha.control_slots import (
+    HA_REFUSALS,
+    HIGHEST_SENT,
+    LENT_ACKED,
+    LENT_NUMBER,
+    LENT_SENT,
+    LOAN,
+    MEMBER_ORDER,
+    ORDER_TAKEN,
+    REPLICA_COUNT,
+)
 from ipc.clock import SystemClock
 from ipc.control_page import ENDS, SLEEPS, STARTS, ControlPage, ProcessIndex
 from store.control_slots import (
@@ -500,6 +510,8 @@ def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
     stale += [REMOTING_READY, WRITERS_STOPPED]
     # A role of a group with a controller is of the store that was open.
     stale += [CONFIRM_OFFSET, *range(MEMBER_ORDER, ORDER_TAKEN + 1)]
+    # How far a slave was sent the log, too, is of the log that was open.
+    stale += [HIGHEST_SENT, LOAN, LENT_NUMBER, LENT_SENT, LENT_ACKED]
     stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
     lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
     seen: list[list[int]] = []
