@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -139,3 +141,13 @@ def test_metrics_max_series_is_not_for_replicas(world: World) -> None:
     world.child.boot.index = ProcessIndex.REMOTING
     others = Child(world.child.boot).metrics
     assert len({others.find("of topics", (f"t{number}",)) for number in range(100)}) == 2
+
+
+def test_a_main_thread_without_a_turn_of_its_own_is_woken_by_a_signal(world: World) -> None:
+    """Whichever thread the kernel gave it to: its number is in the pipe."""
+    woken = threading.Thread(target=world.child.serve, daemon=True)
+    woken.start()
+    world.child.stopping.set()
+    os.write(world.child._signals, bytes([signal.SIGTERM]))
+    woken.join(5)
+    assert not woken.is_alive()

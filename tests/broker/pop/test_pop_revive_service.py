@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from msgspec import structs
@@ -65,3 +67,18 @@ def test_check_points_of_other_queues_are_others(
     world.look()
     copied = [message.body for message in world.hot.records() if message.reconsume_times == 1]
     assert sorted(copied) == sorted(bodies)
+
+
+def test_a_pass_waits_for_the_loop_only_while_nothing_is_left_to_do(world: ReviveWorld) -> None:
+    """What becomes due is no event of the loop."""
+    service, loop = world.service, mock.Mock()
+    service._loop = loop
+    service.use(replace(service._settings, revive_interval=100))
+    service._run_when_due()
+    assert loop.watches.call_once.called
+    assert not loop.call_at_multiple.called
+    loop.reset_mock()
+    world.store_point()
+    service._run_when_due()
+    assert loop.call_at_multiple.called
+    assert not loop.watches.call_once.called
