@@ -188,7 +188,7 @@ def test_what_nobody_waits_for_is_left_to_process_ha(world: _World) -> None:
             end = world.log.append(10)
             awaited = number == MOST_UNAWAITED
             world.on_loop(world.borrower.send_awaited if awaited else world.borrower.send_rest)
-            slave.read_up_to(end)
+            slave.read_up_to(end, report=True)
             if number == 2 * MOST_UNAWAITED - 1:
                 assert world.is_lent
         assert not world.is_lent
