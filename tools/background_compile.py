@@ -140,7 +140,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     """With all that it started: nobody waits for the compiler any more."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
-    sys.exit("ended with the broker")
+    sys.exit("mqcompile: ended with the broker; the next start compiles anew")
 
 
 if __name__ == "__main__":
