@@ -211,8 +211,12 @@ class BrokerController:
             ),
             changed=resources.changed,
         )
-        waiting = max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums)
-        calls = Broker2Client(tables.consumers, self._responses, self._clock, max_waiting=waiting)
+        calls = Broker2Client(
+            tables.consumers,
+            self._responses,
+            self._clock,
+            max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
+        )
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
         access, audit = self._access_control, self._audit
         admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit)
@@ -319,7 +323,8 @@ class BrokerController:
 
     def request_stop(self) -> None:
         """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""
-        threading.Thread(target=self._stop, name="OrderlyStop", daemon=True).start()
+        thread = threading.Thread(target=self._stop, name="OrderlyStop", daemon=True)
+        thread.start()
 
     def _stop(self) -> None:
         self._page.counters[REMOTING_READY] = 0
@@ -378,8 +383,9 @@ class BrokerController:
 
     def _use_on_loop(self, changed: StartupOptions) -> None:
         self._options = options = self._role.applied(changed)
-        tells = self._tables.offsets.stores_resets = options.broker.use_server_side_reset_offset
-        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells)
+        tells_resets = options.broker.use_server_side_reset_offset
+        self._tables.offsets.stores_resets = tells_resets
+        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells_resets)
         self._cold.use(options)
         self._pop.use(options)
         self._messages.use(options)

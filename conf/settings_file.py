@@ -38,15 +38,9 @@ def parse_yaml(text: str, name: str) -> list[Setting]:
     # Here: most settings files are properties, and what is imported stays in every process.
     import yaml
 
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError([f"{name}{line}: not YAML: {error.problem}"]) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{name}: not YAML: {error}"]) from error
-    except RecursionError as error:
-        raise ConfigError([f"{name}: nested too deeply"]) from error
+    from conf.yaml_nodes import compose_yaml
+
+    root = compose_yaml(text, name)
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
@@ -57,12 +51,13 @@ def parse_yaml(text: str, name: str) -> list[Setting]:
 def _scalar_setting(key: yaml.Node, value: yaml.Node, name: str) -> Setting:
     import yaml
 
+    from conf.yaml_nodes import scalar_text
+
     source = f"{name}:{key.start_mark.line + 1}"
     if not isinstance(key, yaml.ScalarNode) or not isinstance(value, yaml.ScalarNode):
         shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
         raise ConfigError([f"{source}: {shown}: expected one plain value, not a list or mapping"])
-    is_null = value.tag == "tag:yaml.org,2002:null"
-    return Setting(str(key.value), "" if is_null else str(value.value).strip(), source)
+    return Setting(str(key.value), scalar_text(value), source)
 
 
 def _read_text(path: Path, encoding: str) -> str:

@@ -45,7 +45,7 @@ class LentLink:
         clock: Clock,
         give_back: Callable[[], None],
     ) -> None:
-        """Takes over the socket. give_back: called when the loan has to end; `returned` follows."""
+        """Takes over the socket. give_back: called when the loan has to end; `close` follows."""
         self._sock = sock
         self._counters = counters = source.page.counters
         self._clock = clock

@@ -20,12 +20,12 @@ import msgspec
 from ha.control_slots import LENT_NUMBER, LOAN
 from ha.lent_link import LentLink
 from ha.link_loan import MAX_PACKET, Lent, Recall, Returned
+from ha.selector_factory import EVENT_READ
 from ha.source_files import LogSource
 from ipc.clock import Clock
 
 log = logging.getLogger(__name__)
 
-EVENT_READ: Final = 1
 MOST_UNAWAITED: Final = 8
 
 
@@ -116,9 +116,8 @@ class LinkBorrower:
 
     def _take(self, lent: Lent, fd: int) -> None:
         sock = socket.socket(fileno=fd)
-        if self.link is not None:
-            # Of a process `ha` that has ended: the slave notices only when nobody has it any more.
-            self._let_go()
+        # Of a process `ha` that has ended: the slave notices only when nobody has it any more.
+        self._let_go()
         self._unawaited = 0
         self.link = link = LentLink(sock, lent, self._source, self._clock, self._give_back)
         self._loop.register(sock, EVENT_READ, self._read)
@@ -140,12 +139,9 @@ class LinkBorrower:
             self._acknowledged()
 
     def _give_back(self) -> None:
-        link = self.link
-        if link is None:
-            return
-        self._loop.unregister(link.fileno())
-        self.link = None
-        self._return(link.close())
+        returned = self._let_go()
+        if returned is not None:
+            self._return(returned)
 
     def _return(self, returned: Returned) -> None:
         try:
@@ -154,15 +150,17 @@ class LinkBorrower:
             # It ends the connection when it hears nothing.
             log.error("giving the link to the slave back to process ha failed: %s", error)
 
-    def _let_go(self) -> None:
-        """Close what belongs to a process that has ended."""
-        if self.link is not None:
-            self._loop.unregister(self.link.fileno())
-            self.link.close()
-            self.link = None
+    def _let_go(self) -> Returned | None:
+        """Close what is here, if anything is; its state."""
+        link, self.link = self.link, None
+        if link is None:
+            return None
+        self._loop.unregister(link.fileno())
+        return link.close()
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """As socket.recv_fds finds them, which passes no flag on to recvmsg."""
     found: array.array[int] = array.array("i")
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

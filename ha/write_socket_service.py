@@ -1,13 +1,13 @@
 """WriteSocketService: sends the log to one slave, straight from the files.
 
 A thread of process `ha` for each connection, the only writer of its socket but while that is lent
-(link_loan.py). It sends ahead and
-waits for no acknowledgement; a frame never crosses a commit-log file. A small frame leaves with one
-sendmsg from the mapped file, a large one with sendfile. With nothing to send it sleeps on the
-process' bell, so that a new record leaves at once; after haSendHeartbeatInterval of silence an
-empty frame goes out. After a handshake (handshake.py) every frame carries checksums, computed from
-the mapped file, also of what sendfile sends: 40 µs a MiB here. Corresponds to
-HAConnection.WriteSocketService of RocketMQ. It knows no records and judges no reports.
+(link_loan.py). It sends ahead and waits for no acknowledgement; a frame never crosses a commit-log
+file. A small frame leaves with one sendmsg from the mapped file, a large one with sendfile. With
+nothing to send it sleeps on the process' bell, so that a new record leaves at once; after
+haSendHeartbeatInterval of silence an empty frame goes out. After a handshake (handshake.py) every
+frame carries checksums, computed from the mapped file, also of what sendfile sends: 40 µs a MiB
+here. Corresponds to HAConnection.WriteSocketService of RocketMQ. It knows no records and judges no
+reports.
 """
 
 from __future__ import annotations

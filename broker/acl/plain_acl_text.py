@@ -16,6 +16,7 @@ import yaml
 
 from broker.acl.plain_acl_file import PlainAccessConfig, PlainAclFile
 from conf.errors import ConfigError
+from conf.yaml_nodes import compose_yaml, scalar_text
 from remoting.address_patterns import parse_pattern
 from remoting.body.data_version import DataVersion
 
@@ -30,7 +31,7 @@ def parse_plain_acl(text: str, name: str) -> PlainAclFile:
     Raises ConfigError: no YAML, an unknown key, a value of the wrong kind. Accounts are checked by
     `build_account`.
     """
-    root = _compose(text, name)
+    root = compose_yaml(text, name)
     if root is None or (isinstance(root, yaml.ScalarNode) and not root.value):
         return PlainAclFile()
     place = _Place(name)
@@ -40,19 +41,6 @@ def parse_plain_acl(text: str, name: str) -> PlainAclFile:
         accounts=tuple(values.get("accounts", ())),
         data_version=next(iter(values.get("dataVersion", ())), None),
     )
-
-
-def _compose(text: str, name: str) -> yaml.Node | None:
-    """Nodes keep their line numbers; no object is constructed, so YAML tags are harmless."""
-    try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError([f"{name}{line}: not YAML: {error.problem}"]) from error
-    except yaml.YAMLError as error:
-        raise ConfigError([f"{name}: not YAML: {error}"]) from error
-    except RecursionError as error:
-        raise ConfigError([f"{name}: nested too deeply"]) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +58,7 @@ class _Place:
     def scalar(self, node: yaml.Node, what: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise self.wrong(node, f"{what}: expected a single plain value")
-        is_null = node.tag == "tag:yaml.org,2002:null"
-        return "" if is_null else str(node.value).strip()
+        return scalar_text(node)
 
     def boolean(self, node: yaml.Node, what: str) -> bool:
         word = self.scalar(node, what).lower()

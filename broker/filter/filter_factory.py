@@ -6,6 +6,7 @@ each. Knows which filter types exist besides tags. Follows FilterFactory of Rock
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Final
 
@@ -20,6 +21,7 @@ memory."""
 
 def prepare_to_compile() -> None:
     """Import what compiles an expression; the first one does it, if nobody has before."""
+    importlib.import_module("broker.filter.selector_parser")
 
 
 def is_tag_type(kind: str | None) -> bool:

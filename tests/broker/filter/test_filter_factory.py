@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from broker.filter import filter_factory, selector_parser
@@ -80,3 +83,16 @@ def test_a_text_beyond_the_whole_budget_is_not_kept(
     for text in ("a = 1", long, long, "a = 1"):
         factory.compile("SQL92", text)
     assert compiled == ["a = 1", long, long]
+
+
+def test_what_compiles_is_there_once_it_is_prepared() -> None:
+    """A broker with property filters imports it at its start, not in a turn of its loop."""
+    program = (
+        "import sys\n"
+        "from broker.filter.filter_factory import prepare_to_compile\n"
+        "print('lark' in sys.modules)\n"
+        "prepare_to_compile()\n"
+        "print('lark' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.split() == [b"False", b"True"]
