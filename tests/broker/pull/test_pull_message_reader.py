@@ -260,6 +260,7 @@ class CountedUnits:
         return TaggedBlock(offset, offset, asked[1], memoryview(b"").cast("q"), nothing)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("offset", "code", "generation", "looks"),
     [(8, 1, 1, 1), (7, 1, 1, 0), (9, 1, 1, 0), (8, 2, 1, 0), (8, 1, 2, 0)],
