@@ -15,6 +15,7 @@ names).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from remoting.errors import RequestError
@@ -42,8 +43,13 @@ def is_legal_topic(topic: str) -> bool:
 def is_legal_pop_retry_topic(topic: str, most: int = POP_RETRY_TOPIC_MAX_LENGTH) -> bool:
     """Whether the broker may make a pop retry topic of this name (key_builder.py). most: the limit
     of its settings, in characters."""
-    name = topic.replace("+", "_", 1)
-    return topic.startswith("%RETRY%") and len(topic) <= most and _matches(name) is not None
+    return len(topic) <= most and _is_pop_retry_name(topic)
+
+
+@lru_cache(maxsize=1024)
+def _is_pop_retry_name(topic: str) -> bool:
+    """Kept, as every pop asks; only short names come here."""
+    return topic.startswith("%RETRY%") and _matches(topic.replace("+", "_", 1)) is not None
 
 
 def is_legal_group(group: str) -> bool:
