@@ -3,7 +3,7 @@
 Pure data, any thread. It has the names of the wire; times in ms. Not among the modules that are
 compiled, which may define no msgspec.Struct.
 
-Tested by tests/broker/pop/test_pop_requests.py.
+Tested by tests/broker/processor/test_waiting_requests.py.
 """
 
 from __future__ import annotations

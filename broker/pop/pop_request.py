@@ -2,7 +2,7 @@
 
 Loop thread of `remoting`. Times in ms.
 
-Tested by tests/broker/pop/test_pop_requests.py.
+Tested by tests/broker/processor/test_waiting_requests.py.
 """
 
 from __future__ import annotations
