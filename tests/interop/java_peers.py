@@ -26,8 +26,8 @@ CLIENT_VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
 SERVER_LINES = ("4.9", "5.3", "5.5")
 PROXY_LINES = ("5.3", "5.5")
 IN_LONG_RUNS = ("5.3", "5.3.3")
-"""Of those, what runs with bin/test --long only; where the two differ in what a test proves, 5.3 runs
-each time, too."""
+"""Of those, what runs with bin/test --long only; where the two differ in what a test proves, 5.3
+runs each time, too."""
 _GRPC_CLIENT = {"5.3": "5.0.8", "5.5": "5.2.0"}
 """rocketmq-client-java has a count of its own: the one that was new when a proxy was."""
 _CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
