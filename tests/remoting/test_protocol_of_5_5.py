@@ -32,7 +32,6 @@ _INDEX: Final = "RocksDB's index only: a file index has no last key"
 NOT_READ: Final[Mapping[str, str]] = {
     "AckMessageRequestHeader.liteTopic": _LATER,
     "ChangeInvisibleTimeRequestHeader.liteTopic": _LATER,
-    "ChangeInvisibleTimeRequestHeader.suspend": _LATER,
     "PullMessageRequestHeader.liteTopic": _LATER,
     "SearchOffsetRequestHeader.liteTopic": _LATER,
     "BrokerHeartbeatRequestHeader.confirmOffset": _MEMBER,
@@ -43,7 +42,6 @@ NOT_READ: Final[Mapping[str, str]] = {
     "PullMessageRequestHeader.proxyFrowardClientId": _ELSEWHERE,
     "CheckTransactionStateRequestHeader.topic": "for proxies, which know it from the message",
     "EndTransactionRequestHeader.topic": _UNUSED,
-    "QueryMessageRequestHeader.indexType": _LATER.replace("lite topics", "tags in the index"),
     "QueryMessageRequestHeader.lastKey": _INDEX,
 }
 """Java's header and field to the reason why ours has none."""
