@@ -158,7 +158,7 @@ LIST_STEP = 20
 LONG_MODULES = {
     "broker.failover.member": 560,
     "broker.out.broker_outer_api": 460,
-    "broker.pop.pop_message_processor": 540,
+    "broker.pop.pop_message_processor": 520,
     "broker.pop.pop_revive_service": 460,
     "broker.pull.pull_message_processor": 460,
     "broker.send.send_message_processor": 420,
@@ -191,7 +191,7 @@ MANY_METHODS = {
     "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
-    "broker.pop.pop_message_processor.PopMessageProcessor": 23,
+    "broker.pop.pop_message_processor.PopMessageProcessor": 22,
     "broker.pop.pop_revive_service.PopReviveService": 29,
     "broker.pop.pops.Pops": 26,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,

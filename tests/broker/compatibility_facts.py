@@ -139,7 +139,7 @@ NOTES: Final[dict[int, str]] = {
     1008: "moves nothing: in controller mode the member asks the controllers' leader at once",
     200056: "as a default 5.3.3 broker: success, pop's state is in the file store",
     200054: "the filter of peers of 5.5 is applied, SQL92 too (docs/pop.md)",
-    5001: "as a default 5.5.0 broker: timers stay in files",
+    5001: "as a default 5.5.0 broker: timers are in files (F), and stay there (R: refused)",
     5002: "of 5.5.1: as 215, batchDeleteTopicMaxRate a second",
     5003: "of 5.5.1: as 207, batchDeleteSubscriptionGroupMaxRate a second",
     28906: "between brokers of ours (docs/replication.md)",

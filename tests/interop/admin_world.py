@@ -77,7 +77,7 @@ _NEWER_VALUES: Final = tuple(
         # Its consumer has an offset in an empty queue only when a first pull was held and ended.
         (rf"(?m)^(%RETRY%{GROUP} ({GROUP} )?broker-a|.*topic=%RETRY%{GROUP}\b).*\n", ""),
         # Its system topics.
-        (r"(?m)^.*(RMQ_SYS_TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
+        (r"(?m)^.*(RMQ_SYS_(ROCKSDB_)?TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
     )
 )
 """Beside those, where a broker of 5.x is the other one."""
