@@ -317,7 +317,7 @@ class BrokerOuterAPI:
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         """The body of an answer to 43, 45 or 402; see get_page."""
         answer = self.get_page(broker, code, {}, timeout_ms)
-        return answer and answer.body
+        return None if answer is None else answer.body
 
     def get_page(
         self, broker: str, code: RequestCode, fields: Mapping[str, str], timeout_ms: int
