@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.append.diverted_messages import TIMER_MARK
+from remoting.lite_names import LITE_TOPIC_PROPERTY
 from store.inner_batch import INNER_NUM
 from store.lmq_places import MULTI_DISPATCH
 from store.reserved_properties import MARK, OTHER_MARK, any_holds_reserved, holds_reserved_pair
@@ -28,11 +29,14 @@ FIFO: Final = 1 << 5
 """Set by RocketMQ's clients on ordered messages."""
 RESERVED: Final = 1 << 6
 """Has a property that only a broker writes."""
+LITE: Final = 1 << 7
+"""Names a lite topic."""
 DIVERTED: Final = DELAY | HALF | TIMER
 """May have to be stored in a system topic first."""
 
 _LIGHT_WORD: Final = MULTI_DISPATCH.decode() + "\x01"
 _INNER_WORD: Final = INNER_NUM.decode() + "\x01"
+_LITE_WORD: Final = LITE_TOPIC_PROPERTY + "\x01"
 WORDS: Final = {
     DELAY: "DELAY\x01",
     HALF: "TRAN_MSG\x01",
@@ -40,17 +44,21 @@ WORDS: Final = {
     LIGHT: _LIGHT_WORD,
     INNER: _INNER_WORD,
     FIFO: "__SHARDINGKEY\x01",
+    LITE: _LITE_WORD,
 }
 """What a text with a mark holds; RESERVED has a list of its own (store/reserved_properties.py)."""
 _RAW_LIGHT: Final = _LIGHT_WORD.encode()
 _RAW_INNER: Final = _INNER_WORD.encode()
 _RAW_TIMER: Final = TIMER_MARK.encode()
+_RAW_LITE: Final = _LITE_WORD.encode()
 
 
 def marks_of(text: str) -> int:
-    """The marks of a property text. Most have neither DELAY nor one of the letters that all other
-    words hold: 0.1 us."""
+    """The marks of a property text. Most have neither DELAY, nor "__", nor one of the letters that
+    all other words hold: 0.1 us."""
     marks = DELAY if "DELAY\x01" in text else 0
+    if "__" in text and _LITE_WORD in text:
+        marks |= LITE
     if MARK in text or OTHER_MARK in text:
         is_er, is_tran = "ER_" in text, "TRAN" in text
         if is_tran and "TRAN_MSG\x01" in text:
@@ -74,7 +82,11 @@ def marks_of_items(joined: bytes, texts: Sequence[bytes]) -> int:
     """The marks that one of a batch's messages has. joined: all their texts, with nothing between:
     a word that two neighbours make is found, too. In 1 KiB it takes 0.06 us to see that a letter is
     not there, 0.7 for a word."""
-    marks = DELAY if b"L" in joined and b"DELAY\x01" in joined else 0
+    marks = 0
+    if b"L" in joined:
+        marks = DELAY if b"DELAY\x01" in joined else 0
+        if _RAW_LITE in joined:
+            marks |= LITE
     if b"R" in joined:
         if b"TRAN_MSG\x01" in joined:
             marks |= HALF

@@ -31,6 +31,7 @@ from broker.append.send_properties import (
     stored_properties,
     without_property,
 )
+from broker.send.lite_sends import with_lite_queue
 from broker.send.marks import FIFO, WORDS
 from broker.send.placement import Placement
 from broker.send.rules import (
@@ -136,6 +137,8 @@ class SendRecords:
             topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         kind = BATCH if header.is_batch else SINGLE
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
+        if self._log.lmq is not None and kind == SINGLE:
+            header.i = with_lite_queue(header.i, header.b)
         stored = self._stored(request, header, topic, queue_id, peer)
         all_properties = (record.properties for record in stored.records)
         check_light_room(self._log.lmq, stored.topic.name, all_properties)

@@ -55,18 +55,22 @@ class PeekMessageRequestHeader(RpcRequestHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckMessageRequestHeader(RpcRequestHeader):
-    """Request of 200051; extra_info is the message's handle."""
+    """Request of 200051; extra_info is the message's handle. lite_topic (5.5): the message is in
+    this lite topic of the topic, and offset in its light queue."""
 
     consumer_group: str
     topic: str
     queue_id: Int32
     extra_info: str
     offset: Int64
+    lite_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
-    """Request of 200053: the message shall be invisible for `invisible_time` from now on."""
+    """Request of 200053: the message shall be invisible for `invisible_time` from now on.
+    lite_topic: as of an ack. suspend (5.5): all of its lite topic that was handed out with it, and
+    that attempt does not count."""
 
     consumer_group: str
     topic: str
@@ -74,6 +78,8 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    lite_topic: str | None = None
+    suspend: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
