@@ -320,6 +320,7 @@ class BrokerController:
             self._options.broker, tables.offsets, tables.consumers, tables.groups, access
         ).schedule_on(self._executor)
         tables.schedule_on(self._executor)
+        self._pop.lite.schedule_on(self._executor)
 
     def request_stop(self) -> None:
         """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""

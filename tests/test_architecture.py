@@ -86,6 +86,9 @@ WINGS: dict[str, set[str]] = {
         *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
         "transaction",
     },
+    "lite": {
+        *("longpolling", "offset", "pop", "processor", "settings", "store_access", "topic"),
+    },
     "pull": {
         *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
         *("processor", "settings", "store_access", "topic"),
@@ -95,7 +98,7 @@ WINGS: dict[str, set[str]] = {
         *("schedule", "settings", "slave", "store_access", "subscription", "topic"),
     },
     "wiring": {
-        *("acl", "admin", "append", "client", "coldctr", "filter", "latency"),
+        *("acl", "admin", "append", "client", "coldctr", "filter", "latency", "lite"),
         *("longpolling", "metrics", "offset", "out", "pop", "processor", "pull", "schedule"),
         *("send", "settings", "slave", "store_access", "subscription", "timer", "topic"),
         "transaction",

@@ -25,12 +25,12 @@ from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
-from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
     PollingResult,
     PopHeader,
@@ -80,14 +80,17 @@ from store.get_message_status import (
 from store.message_store_config import MessageStoreConfig
 
 POP_PREFIX: Final = b'{"code":200050,'
-POLLING_FULL: Final = ResponseCode(209)
-POLLING_TIMEOUT: Final = ResponseCode(210)
-"""Numbers to which 5.x gave a new meaning."""
 _PERM_READ: Final = 4
-_LATE_MS: Final = 500
 _INIT_MODE_MIN: Final = 0
 _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
+
+
+def newest_offset(bounds: tuple[int, int], *, is_young: bool) -> int:
+    """Where a group begins that has no offset and begins at the newest message. bounds: of the
+    queue. is_young: its first message is in memory still; then it begins there."""
+    low, high = bounds
+    return 0 if low <= 0 and is_young else max(high - 1, 0)
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -141,9 +144,8 @@ class PopMessageProcessor(TableProcessor):
         seed: int | None = None,
     ) -> None:
         super().__init__({RequestCode.POP_MESSAGE: self._serve})
-        self.is_held = False
-        """Nobody is given messages: this broker is isolated, and does not know yet what its slaves
-        handed out."""
+        self.admission: Final = PopAdmission(broker, store, parts.clock)
+        """Lite pops are asked here, too."""
         self.use(broker, store)
         self._parts = parts
         self._random = random.Random(seed)
@@ -154,8 +156,7 @@ class PopMessageProcessor(TableProcessor):
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
         self._settings = broker
-        self._is_readable = bool(broker.broker_permission & _PERM_READ) and not store.is_slave
-        self._max_invisible_ms = store.timer_max_delay_ms
+        self.admission.use(broker, store)
         self._has_timers = store.timer_wheel_enable
 
     # -- entries -------------------------------------------------------------------------------
@@ -251,30 +252,12 @@ class PopMessageProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
     def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
-        settings = self._settings
-        broker = f"the broker[{settings.broker_ip1}]"
-        if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
-            raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
-        if not self._is_readable or self.is_held:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
-        if header.maxMsgNums > MAX_POP_MESSAGES:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"{broker} pop message's num is greater than 32"
-            )
-        if header.maxMsgNums < 0:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
-            )
-        if not 0 <= header.invisibleTime <= self._max_invisible_ms:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
-                f"{self._max_invisible_ms} (timerMaxDelaySec)",
-            )
+        self.admission.check(sent_ms, header.pollTime, header.maxMsgNums, header.invisibleTime)
         if not self._has_timers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{broker} pop message is forbidden because timerWheelEnable is false",
+                f"the broker[{self._settings.broker_ip1}] pop message is forbidden because "
+                "timerWheelEnable is false",
             )
 
     def _wanted(self, header: PopHeader) -> Wanted:
@@ -405,13 +388,10 @@ class PopMessageProcessor(TableProcessor):
         low, high = self._parts.reader.offsets(topic, queue_id)
         if init_mode == _INIT_MODE_MIN or topic.startswith(RETRY_PREFIX):
             return low
-        if (
-            self._settings.init_pop_offset_by_check_msg_in_mem
-            and low <= 0
-            and self._parts.is_in_memory(topic, queue_id, 0)
-        ):
-            return 0
-        return max(high - 1, 0)
+        looks = self._settings.init_pop_offset_by_check_msg_in_mem
+        return newest_offset(
+            (low, high), is_young=looks and self._parts.is_in_memory(topic, queue_id, 0)
+        )
 
     # -- what was read -------------------------------------------------------------------------
 

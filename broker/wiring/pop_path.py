@@ -15,6 +15,7 @@ from broker.metrics.pop_metrics import PopMetrics
 from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.lite_handles import LiteHandles
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -38,6 +39,7 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.lmq_places import LMQ_QUEUE_ID
 from store.stored_units import CQ_UNIT
 
 _CLEAN_MS: Final = 30_000
@@ -136,7 +138,7 @@ class PopPath:
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
-        self.pop.is_held = False
+        self.pop.admission.is_held = False
         if self._serves:
             self.buffer.on_work()
             return
@@ -249,6 +251,14 @@ class PopPath:
             return False
         phy_offset, _size, _tags = CQ_UNIT.unpack(unit)
         return bool(self._log_end() - phy_offset <= self._store.memory_limit)
+
+    def is_young(self, lmq: str) -> bool:
+        """Whether a light queue's first message is so near the log's end."""
+        return self._is_in_memory(lmq, LMQ_QUEUE_ID, 0)
+
+    def serve_lite(self, lite: LiteHandles) -> None:
+        """Acks and changed invisible times of lite topics' messages. Before the first request."""
+        self.ack.lite = self._change.lite = lite
 
     def _is_known(self, topic: str, group: str) -> bool:
         return self._tables.topics.find(topic) is not None and (

@@ -5,6 +5,7 @@ Pure functions, any thread. Used at the start, and again when a request has chan
 
 from __future__ import annotations
 
+from broker.lite.lite_settings import LiteSettings
 from broker.pull.pull_settings import PullSettings
 from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
@@ -50,3 +51,8 @@ def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
         enable_property_filter=broker.enable_property_filter,
         filter_support_retry=broker.filter_support_retry,
     )
+
+
+def lite_settings(options: StartupOptions) -> LiteSettings:
+    """Of lite topics."""
+    return LiteSettings(most_light_queues=options.store.max_lmq_consume_queue_num)

@@ -86,8 +86,8 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
 class ChangeInvisibleTimeResponseHeader(CommandCustomHeader):
     """Answer to 200053: parts of the message's new handle."""
 
-    pop_time: Int64
     invisible_time: Int64
+    pop_time: Int64
     revive_qid: Int32
 
 
