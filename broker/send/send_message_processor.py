@@ -225,7 +225,10 @@ class SendMessageProcessor:
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
-            stored = self._records.of(request, header, topic, PeerHost.of(connection))
+            # The logic queues of a static topic may lie with other brokers: none for another.
+            stored = self._records.of(
+                request, header, topic, PeerHost.of(connection), may_move=mapped is None
+            )
             topics = (header.b, stored.topic.name)
             if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None
