@@ -87,7 +87,8 @@ WINGS: dict[str, set[str]] = {
         "transaction",
     },
     "lite": {
-        *("longpolling", "offset", "pop", "processor", "settings", "store_access", "topic"),
+        *("longpolling", "offset", "pop", "processor", "settings", "store_access"),
+        *("subscription", "topic"),
     },
     "pull": {
         *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
@@ -195,7 +196,7 @@ MANY_METHODS = {
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,
-    "broker.pop.pop_revive_service.PopReviveService": 29,
+    "broker.pop.pop_revive_service.PopReviveService": 28,
     "broker.pop.pops.Pops": 26,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
     "broker.send.send_message_processor.SendMessageProcessor": 22,

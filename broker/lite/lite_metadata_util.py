@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from broker.subscription.group_attributes import (
+    is_lite_exclusive,
+    is_wildcard,
+    lite_bind_topic,
+    lite_client_max_events,
+    resets_exclusive,
+    resets_unsubscribed,
+)
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 
-BIND_TOPIC: Final = "lite.bind.topic"
 _MESSAGE_TYPE: Final = "message.type"
 _LITE: Final = "LITE"
 _EXPIRATION: Final = "lite.topic.expiration"
@@ -38,19 +45,17 @@ class LiteGroup(NamedTuple):
 def find_lite_group(config: SubscriptionGroupConfig | None) -> LiteGroup | None:
     """None: the group is no lite group, or does not exist."""
     attributes = None if config is None else config.attributes
-    if config is None or not attributes:
-        return None
-    topic = attributes.get(BIND_TOPIC)
-    if not topic:
+    topic = lite_bind_topic(attributes)
+    if config is None or topic is None:
         return None
     return LiteGroup(
         config.group_name,
         topic,
-        attributes.get("lite.sub.model", "").lower() == "exclusive",
-        attributes.get("lite.sub.reset.offset.exclusive", "").lower() == "true",
-        attributes.get("lite.sub.reset.offset.unsubscribe", "").lower() == "true",
-        "lite.sub.wildcard" in attributes,
-        max(0, _number(attributes.get("lite.sub.client.max.event.cnt"), 0)),
+        is_lite_exclusive(attributes),
+        resets_exclusive(attributes),
+        resets_unsubscribed(attributes),
+        is_wildcard(attributes),
+        lite_client_max_events(attributes) or 0,
     )
 
 
@@ -63,11 +68,7 @@ def expiration_minutes(topic: TopicConfig | None) -> int:
     """How long after its last message a lite topic of this parent ends; -1: never."""
     if topic is None or not is_lite_parent(topic):
         return _NEVER
-    return _number((topic.attributes or {}).get(_EXPIRATION), _NEVER)
-
-
-def _number(text: str | None, default: int) -> int:
     try:
-        return default if text is None else int(text)
+        return int((topic.attributes or {}).get(_EXPIRATION, _NEVER))
     except ValueError:
-        return default
+        return _NEVER

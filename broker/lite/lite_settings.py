@@ -8,23 +8,23 @@ from typing import NamedTuple
 class LiteSettings(NamedTuple):
     """By RocketMQ's names. Times in ms."""
 
-    most_subscriptions: int = 100_000
+    most_subscriptions: int
     """maxLiteSubscriptionCount."""
-    most_events: int = 100
+    most_events: int
     """maxClientEventCount."""
-    event_check_interval_ms: int = 10_000
+    event_check_interval_ms: int
     """liteEventCheckInterval."""
-    ttl_check_interval_ms: int = 120_000
+    ttl_check_interval_ms: int
     """liteTtlCheckInterval."""
-    min_ttl_ms: int = 900_000
+    min_ttl_ms: int
     """minLiteTTl."""
-    subscription_check_interval_ms: int = 120_000
+    subscription_check_interval_ms: int
     """liteSubscriptionCheckInterval."""
-    subscription_timeout_ms: int = 180_000
+    subscription_timeout_ms: int
     """liteSubscriptionCheckTimeoutMills."""
-    most_light_queues: int = 20_000
+    most_light_queues: int
     """maxLmqConsumeQueueNum."""
-    collects_lag_times: bool = False
+    collects_lag_times: bool
     """liteLagLatencyCollectEnable."""
-    lag_times: int = 50
+    lag_times: int
     """liteLagLatencyTopK."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.pop.check_point import CheckPoint
 from store.message import Message
 from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
 from store.record import Record, one_time_more
 
 _FIRST_POP_TIME: Final = b"1ST_POP_TIME"
+_ORIGIN_GROUP: Final = b"ORIGIN_GROUP"
+"""The group whose retry topic it is in: since 5.4 a Java broker wakes waiting pops by it."""
 
 
 def revived_record(
-    message: Message, pop_time_ms: int, store_host: bytes, store_host_flag: int
+    message: Message, point: CheckPoint, store_host: bytes, store_host_flag: int
 ) -> Record:
-    """The copy: hosts are this broker, so their flags are, too."""
+    """The copy of a message of a check point: hosts are this broker, so their flags are, too."""
     properties = message.properties
     if not message.reconsume_times or find_property(properties, _FIRST_POP_TIME) is None:
-        more = b"%b\x01%d" % (_FIRST_POP_TIME, pop_time_ms)
-        longer = append_properties(properties, more)
-        properties = longer if len(longer) <= PROPERTIES_LIMIT else properties
+        properties = _with(properties, _FIRST_POP_TIME, b"%d" % point.pop_time_ms)
+    if find_property(properties, _ORIGIN_GROUP) != (group := point.group.encode()):
+        properties = _with(properties, _ORIGIN_GROUP, group)
     flags = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
     if store_host_flag:
         flags |= store_host_flag | BORN_HOST_V6_FLAG
@@ -35,3 +38,9 @@ def revived_record(
         body=message.body,
         properties=properties,
     )
+
+
+def _with(properties: bytes, name: bytes, value: bytes) -> bytes:
+    """The properties with one more, if they have room for it. The last one of a name counts."""
+    longer = append_properties(properties, b"%b\x01%b" % (name, value))
+    return longer if len(longer) <= PROPERTIES_LIMIT else properties

@@ -138,6 +138,7 @@ class SendMessageProcessor:
             self._placement,
             cluster_pair=self._cluster_pair,
             batch_limit=BATCH_GROWTH * settings.max_message_size,
+            lmq_quota=settings.lmq_quota,
         )
         self._waiters = waiters
         self._stats = stats
@@ -225,7 +226,10 @@ class SendMessageProcessor:
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
-            stored = self._records.of(request, header, topic, PeerHost.of(connection))
+            # The logic queues of a static topic may lie with other brokers: none for another.
+            stored = self._records.of(
+                request, header, topic, PeerHost.of(connection), may_move=mapped is None
+            )
             topics = (header.b, stored.topic.name)
             if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None

@@ -174,6 +174,7 @@ _pairs = st.one_of(
                 "X__LITE_TOPIC\x01s1",
             ),
             *("INNER_MULTI_DISPATCH\x01%LMQ%$T$s1", f"__LITE_TOPIC\x01{'x' * 64}"),
+            *("_SYS_MSG_PRIORITY_\x013", "_SYS_MSG_PRIORITY_\x019", "_SYS_MSG_PRIORITY_\x01x"),
             *("CORRELATION_ID\x01c", "REPLY_TO_CLIENT\x01asker", "MSG_TYPE\x01reply"),
         ]
     ),
