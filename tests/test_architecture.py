@@ -87,8 +87,7 @@ WINGS: dict[str, set[str]] = {
         "transaction",
     },
     "lite": {
-        *("longpolling", "offset", "pop", "processor", "settings", "store_access"),
-        *("subscription", "topic"),
+        *("offset", "pop", "processor", "store_access", "subscription", "topic"),
     },
     "pull": {
         *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
@@ -192,7 +191,7 @@ MANY_METHODS = {
     "broker.failover.member.MemberCore": 28,
     "broker.filter.selector_parser._Builder": 21,
     "broker.metrics.hot_path_stats.HotPathStats": 24,
-    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
+    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 29,
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,

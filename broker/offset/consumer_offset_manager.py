@@ -167,10 +167,6 @@ class ConsumerOffsetManager(JsonConfigManager):
                     lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
         return lowest
 
-    def __len__(self) -> int:
-        """Pairs of a topic and a group."""
-        return len(self._table)
-
     def pairs(self) -> list[tuple[str, str]]:
         """(topic, group) of each key; keys with more than one separator are skipped as in Java."""
         split = (key.split(TOPIC_GROUP_SEPARATOR) for key in self._table.copy())

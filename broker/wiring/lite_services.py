@@ -113,7 +113,8 @@ class LiteServices:
         self._waiters = PopLiteLongPollingService(self._pop.run_again, limits, monotonic_ms)
         self._pop.waiters = self._waiters
         self.arrivals: Final = LiteArrivals(self._registry, self._dispatcher)
-        path.serve_lite(LiteAcks(self._queues, self._dispatcher, tables.groups.find, now_ms))
+        acks = LiteAcks(self._queues, self._dispatcher, tables.groups.find, now_ms)
+        path.ack.lite = path.change.lite = acks
         if store.log.lmq is not None:
             store.log.lmq.on_made = self.lifecycle.made
         store.store_commands.on_deleted = self.lifecycle.ended
@@ -274,7 +275,7 @@ class LiteServices:
                 group_names=tables.groups.group_names,
                 lmq_count=count,
                 queue_count=lambda: len(store.stored_queues()),
-                offset_count=lambda: len(tables.offsets),
+                offset_count=lambda: len(tables.offsets.pairs()),
                 settings=lambda: self._settings,
                 on_loop=partial(call_on_loop, self._loop),
                 now_ms=clock.now_ms,

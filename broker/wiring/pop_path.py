@@ -15,7 +15,6 @@ from broker.metrics.pop_metrics import PopMetrics
 from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
-from broker.pop.lite_handles import LiteHandles
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -110,7 +109,7 @@ class PopPath:
         self.ack: Final = AckMessageProcessor(
             acks, self._queues, tables.offsets, order, waiters, stats
         )
-        self._change = ChangeInvisibleTimeProcessor(
+        self.change: Final = ChangeInvisibleTimeProcessor(
             self.buffer,
             acks,
             self._queues,
@@ -123,7 +122,7 @@ class PopPath:
     @property
     def processors(self) -> tuple[TableProcessor, ...]:
         """Of the codes of pop."""
-        return self.pop, self.ack, self._change
+        return self.pop, self.ack, self.change
 
     # -- life (loop thread) --------------------------------------------------------------------
 
@@ -265,10 +264,6 @@ class PopPath:
     def is_young(self, lmq: str) -> bool:
         """Whether a light queue's first message is so near the log's end."""
         return self._is_in_memory(lmq, LMQ_QUEUE_ID, 0)
-
-    def serve_lite(self, lite: LiteHandles) -> None:
-        """Acks and changed invisible times of lite topics' messages. Before the first request."""
-        self.ack.lite = self._change.lite = lite
 
     def _is_known(self, topic: str, group: str) -> bool:
         return self._tables.topics.find(topic) is not None and (
