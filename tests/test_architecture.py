@@ -67,7 +67,7 @@ WINGS: dict[str, set[str]] = {
     "timer": {"append", "out", "processor", "schedule", "topic"},
     "pop": {
         *("append", "filter", "offset", "out", "processor", "schedule", "settings"),
-        *("store_access", "timer", "topic"),
+        *("store_access", "subscription", "timer", "topic"),
     },
     "failover": {"settings"},
     "slave": {

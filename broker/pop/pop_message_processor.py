@@ -133,6 +133,14 @@ class PopParts:
     queue id, queue offset)."""
 
 
+def _priority_factor(parts: PopParts, header: PopHeader, topic: TopicConfig | None) -> int:
+    """Of the group; 0: the pop does not go by priority."""
+    if header.is_order or topic is None or not has_priorities(topic.attributes):
+        return 0
+    group = parts.find_group(header.consumerGroup)
+    return 0 if group is None else priority_factor(group.attributes)
+
+
 class PopMessageProcessor(TableProcessor):
     """Answers pops. Owned by: the loop thread."""
 
@@ -305,7 +313,7 @@ class PopMessageProcessor(TableProcessor):
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
         topic = self._parts.find_topic(header.topic)
-        walk = QueueWalk.of(drawn, self._priority_factor(header, topic), settings)
+        walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
         retry = None if header.is_order else self._retry_topic(header, drawn)
         if retry is not None and walk.retry_first:
             self._pop_topic(request, answer, retry, walk)
@@ -316,13 +324,6 @@ class PopMessageProcessor(TableProcessor):
         if retry is not None and not walk.retry_first and answer.count < header.maxMsgNums:
             self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
-
-    def _priority_factor(self, header: PopHeader, topic: TopicConfig | None) -> int:
-        """Of the group; 0: the pop does not go by priority."""
-        if header.is_order or topic is None or not has_priorities(topic.attributes):
-            return 0
-        group = self._parts.find_group(header.consumerGroup)
-        return 0 if group is None else priority_factor(group.attributes)
 
     def _retry_topic(self, header: PopHeader, drawn: int) -> TopicConfig | None:
         """The retry topic of this request: an answer has room for one with each flag."""
