@@ -235,19 +235,12 @@ SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
         useSeparateStorePathForRocksdbCQ useSingleRocksDBForAllConfigs
         """
     ),
-    "timers have one engine, and both forms of a recall are understood": _keys(
-        """
-        appendTopicForTimerDeleteKey timerRecallToTimeWheelEnable timerRecallToTimelineEnable
-        """
-    ),
+    "timers have one engine": _keys("timerRecallToTimeWheelEnable timerRecallToTimelineEnable"),
     "the timer wheel is written in place, under process store's own guard": _keys(
         """
         timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
         """
-    ),
-    "index files are written and read as messageIndexEnable says": _keys(
-        "indexFileReadEnable indexFileWriteEnable"
     ),
     "a start recovers in one way, which reads what may be new and repairs it": _keys(
         """
