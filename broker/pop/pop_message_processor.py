@@ -14,7 +14,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from broker.pop.pop_request import (
     PollingResult,
     PopHeader,
     PopRequest,
+    decode_pop_frame,
     pop_header,
 )
 from broker.pop.pop_retry_topics import check_can_come_back
@@ -70,7 +71,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-from remoting.typed_numbers import Int32
 from store.get_message_status import (
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
@@ -90,18 +90,8 @@ _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
 
 
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of a pop."""
-
-    code: Literal[200050]
-    opaque: Int32
-    extFields: PopHeader  # noqa: N815
-    flag: Int32 = 0
-
-
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +154,7 @@ class PopMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200050; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_pop_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         if frame.flag:
