@@ -2,9 +2,9 @@
 
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
 intervals, and when the log has grown much, all of them, and then the checkpoint may say so: the
-timestamp is taken before the flush and set after it, so that it never promises units that are not
-on disk (RocketMQ sets it at dispatch). It must not know files. Corresponds to RocketMQ's
-DefaultMessageStore.FlushConsumeQueueService.
+timestamp and the position are taken before the flush and set after it, so that it never promises
+units that are not on disk (RocketMQ sets them at dispatch). It must not know files. Corresponds to
+RocketMQ's DefaultMessageStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ class FlushConsumeQueueService(ServiceThread):
         *,
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
-        on_flushed: Callable[[int], None],
+        on_flushed: Callable[[int, int], None],
         on_failure: FailureHandler | None = None,
     ) -> None:
         """flush(least_pages): flushes the queues with that many new pages; 0 = all.
         dispatched_offset: log position up to which units are built. dispatched_timestamp: store
-        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, not 0)
-        sets logicsMsgTimestamp and flushes the checkpoint."""
+        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, not 0,
+        that position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
+        """
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._flush = flush
         self._clock = clock
@@ -77,8 +78,8 @@ class FlushConsumeQueueService(ServiceThread):
     def flush_all(self) -> None:
         """Flush every queue, then the checkpoint. Raises FlushFailedError."""
         self._last_thorough_ms = self._clock.monotonic_ms()
-        self._last_thorough_offset = self._dispatched_offset()
+        offset = self._last_thorough_offset = self._dispatched_offset()
         timestamp = self._dispatched_timestamp()
         self._flush(0)
         if timestamp:
-            self._on_flushed(timestamp)
+            self._on_flushed(timestamp, offset)

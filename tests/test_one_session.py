@@ -20,8 +20,7 @@ def test_every_file_that_uses_the_session_shares_it() -> None:
         for path in (_ROOT / "tests/spark").rglob("test_*.py")
         if "spark: SparkSession" in path.read_text(encoding="utf-8")
     }
-    alone = {"tests/spark/job/test_sla_report.py", "tests/spark/test_end_to_end.py"}
-    assert using - alone == _WITH_SPARK
+    assert using == _WITH_SPARK
 
 
 def test_they_are_one_piece_of_work() -> None:

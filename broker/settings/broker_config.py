@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 
 from conf.config_fields import AFTER_RESTART, NOW, computed, setting
-from remoting.body.message_request_mode import MessageRequestMode
+from remoting.message_request_mode import MessageRequestMode
 
 
 def local_address() -> str:

@@ -200,6 +200,7 @@ class RouteTable:
                 access,
                 default_query_max_num=options.store.default_query_max_num,
                 max_msgs_num_batch=options.store.max_msgs_num_batch,
+                reads_index=options.store.index_file_read_enable,
                 rights=self.access.gate.check_resources,
             ),
             messages.send_back,

@@ -66,7 +66,8 @@ class AckMessageRequestHeader(RpcRequestHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
-    """Request of 200053: the message shall be invisible for `invisible_time` from now on."""
+    """Request of 200053: the message shall be invisible for `invisible_time` from now on. suspend
+    (5.5): it was not tried, and what comes again is no further attempt."""
 
     consumer_group: str
     topic: str
@@ -74,6 +75,7 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    suspend: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

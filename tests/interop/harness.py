@@ -1,9 +1,8 @@
 """Name servers and brokers of both worlds behind one interface, so that a test can mix them.
 
 `name_server(kind, dir)` and `broker(kind, dir, ...)` give servers that are not started yet. A kind
-is "ours", "java-4.9" or "java-5.3" (which release that is: java_peers.py), and "java-5.5" for
-bin/bench, which no test mixes. Everything lives on
-loopback and under the directory given; `store_dir` hands a store to the next broker.
+is "ours", "java-4.9", "java-5.3" or "java-5.5" (which release that is: java_peers.py). Everything
+lives on loopback and under the directory given; `store_dir` hands a store to the next broker.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tools.chaos.free_ports import free_port
 
 REPO_DIR = Path(__file__).resolve().parents[2]
 Connect = Callable[[tuple[str, int], float], FrameClient]
-KINDS = ("ours", "java-4.9", "java-5.3")
+KINDS = ("ours", "java-4.9", "java-5.3", "java-5.5")
 
 _BROKER_READY = r"The broker\[([^,\]]+), ([0-9.]+):(\d+)\] boot success"
 _NAMESRV_READY = r"The Name Server boot success"
@@ -47,7 +46,7 @@ _ONLY_OURS = {
 }
 # The threads of its timers for arbitrary delays, which nobody uses here, never sleep for long.
 _ONLY_5 = {"timerWheelEnable": "false"}
-_JAVA_5 = ("java-5.3", "java-5.5")
+JAVA_5 = ("java-5.3", "java-5.5")
 _LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>{log}</file>
@@ -144,7 +143,7 @@ class Broker:
     def start(self) -> Broker:
         """Start and wait for the boot line, whose port is the real one."""
         self._port = int(self.process.start().group(3))
-        if self.kind in _JAVA_5 and self._namesrv is not None:
+        if self.kind in JAVA_5 and self._namesrv is not None:
             wait_until(self._registers, f"{self.process.name} registered", poll_s=0.2)
         return self
 
@@ -223,7 +222,7 @@ def broker(
     """
     port = port or free_port(-2, 1)
     store = store_dir or directory / "store"
-    special = {"ours": _ONLY_OURS, **dict.fromkeys(_JAVA_5, _ONLY_5)}.get(kind, {})
+    special = {"ours": _ONLY_OURS, **dict.fromkeys(JAVA_5, _ONLY_5)}.get(kind, {})
     settings = {**_settings(name, port, store), **special, **(conf or {})}
     conf_path = _write_properties(directory / "broker.conf", settings)
     args = ["-c", str(conf_path), *(["-n", namesrv] if namesrv else [])]
@@ -336,8 +335,14 @@ class Proxy:
         return self.process.log_tail()
 
 
-def proxy(directory: Path, namesrv: str, jvm: Sequence[str] = ("-Xms64m", "-Xmx256m")) -> Proxy:
-    """Java's proxy, with its files under `directory`, before the cluster of `broker`."""
+def proxy(
+    directory: Path,
+    namesrv: str,
+    jvm: Sequence[str] = ("-Xms64m", "-Xmx256m"),
+    *,
+    line: str = "5.5",
+) -> Proxy:
+    """Java's proxy of `line`, with its files under `directory`, before the cluster of `broker`."""
     port = free_port()
     home = _java_home(directory)
     conf = directory / "proxy.json"
@@ -361,7 +366,7 @@ def proxy(directory: Path, namesrv: str, jvm: Sequence[str] = ("-Xms64m", "-Xmx2
     main = "org.apache.rocketmq.proxy.ProxyStartup"
     flags = (*QUICK_JVM, *jvm, f"-Drocketmq.home.dir={home}")
     command = java_command(
-        f"{proxy_lib()}/*", main, home, jvm=flags, args=["-pc", str(conf), "-n", namesrv]
+        f"{proxy_lib(line)}/*", main, home, jvm=flags, args=["-pc", str(conf), "-n", namesrv]
     )
     env = {"ROCKETMQ_HOME": str(home), "RMQ_PROXY_HOME": str(home)}
     log = directory / "proxy.log"

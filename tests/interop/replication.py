@@ -112,8 +112,8 @@ class Group:
         self.name = name
         self.role = role
         common = {**_COMMON, **(conf or {})}
-        # A SYNC_MASTER waits for all; that is the default with one slave, but not of a 5.3.3 one.
-        is_told = role == "SYNC_MASTER" and (kinds[0] == "java-5.3" or len(kinds) > 2)
+        # A SYNC_MASTER waits for all; that is the default with one slave, but not of one since 5.0.
+        is_told = role == "SYNC_MASTER" and (kinds[0] in ("java-5.3", "java-5.5") or len(kinds) > 2)
         waiting = {"inSyncReplicas": str(len(kinds))} if is_told else {}
         self.master = harness.broker(
             kinds[0],

@@ -164,7 +164,7 @@ def test_a_message_is_consumed_directly(client: Client, asked: Consumer) -> None
 
 
 @pytest.mark.slow
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 def test_a_reset_of_an_online_group(client: Client) -> None:
     """Everything comes a second time, and what is committed afterwards is the end again."""
     consumer = consumed(client)

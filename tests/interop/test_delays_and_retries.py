@@ -77,7 +77,7 @@ def test_a_refused_message_comes_back_by_its_levels(client: Client, quick: harne
     assert (tags[3], tags[17], tags[4]) == ("标签#1", "TagB#1", "TagA")
 
 
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 def test_what_is_never_consumed_becomes_a_dead_letter(
     client: Client, quick: harness.Broker, tmp_path: Path
 ) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from remoting.body.consumer_offset import DelayOffsetSerializeWrapper
 from remoting.remoting_serializable import loads_lenient
-from tests.interop.java_peers import CLIENT_VERSIONS, QUICK_JVM, driver_classpath, java_command
+from tests.interop.clients import each_client
+from tests.interop.java_peers import QUICK_JVM, driver_classpath, java_command
 from tests.remoting.golden_bodies import golden_beans
 from tests.support.loose_bodies import ABSENT, CASES, HEADERS, REFUSED, normalized
 from tests.support.loose_writer import LooseWriter
@@ -33,7 +34,7 @@ Read = Callable[[Sequence[tuple[str, bytes]]], list[bytes | str]]
 """Bodies with the names of their classes; what Java wrote again, or why it read nothing."""
 
 
-@pytest.fixture(params=CLIENT_VERSIONS)
+@pytest.fixture(params=each_client())
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -107,7 +107,7 @@ def test_from_timestamp_reads_what_is_younger(client: Client, cold_broker: harne
 
 
 @pytest.mark.slow
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 def test_a_refused_message_comes_again(client: Client) -> None:
     """Either by the retry topic after 10 s, or, where the broker refuses to take it back, from the
     client itself after 5 s."""

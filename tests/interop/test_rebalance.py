@@ -36,7 +36,7 @@ def check_all_seen(sent: list[Entry], received: list[Entry]) -> None:
     assert len(received) < 1.5 * len(sent)
 
 
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 def test_joining_and_leaving(client: Client, orderly: bool) -> None:
     topic, group = client.topic(_QUEUES), client.group()

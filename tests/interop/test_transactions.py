@@ -140,7 +140,7 @@ def test_a_dead_producer_s_halves_are_finished_by_another(
 
 
 @pytest.mark.slow
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 @pytest.mark.parametrize(
     "crash",
     [pytest.param(False, marks=pytest.mark.long), True],
@@ -202,7 +202,7 @@ def test_a_slow_local_transaction(client: Client, checking: harness.Broker) -> N
     producer.stop()
 
 
-@mostly_with("5.3.3")
+@mostly_with("5.5.0")
 def test_who_never_knows_is_asked_so_often_and_not_more(
     client: Client, checking: harness.Broker
 ) -> None:
