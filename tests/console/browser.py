@@ -21,7 +21,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.support.axe import OPTIONS, axe_script
 
 CHROMIUM: Final = shutil.which("chromium")
-FLAGS: Final = ("--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking")
+FLAGS: Final = (
+    *("--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    "--disable-background-networking",
+)
 WIDTHS: Final = (390, 1440)
 PICTURES: Final = Path(__file__).parents[2] / "docs" / "images"
 MOST_STOPS: Final = 500
