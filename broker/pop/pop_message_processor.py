@@ -18,18 +18,15 @@ from typing import Final
 
 import msgspec
 
-from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector import InvalidSelectorError
-from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
     PollingResult,
@@ -138,8 +135,7 @@ class PopMessageProcessor(TableProcessor):
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
-        self._tags = TagExpressions()
-        self._filters = FilterFactory()
+        self._filters = PopFilters()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
@@ -200,7 +196,7 @@ class PopMessageProcessor(TableProcessor):
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
         sent_ms = self._parts.clock.sent_ms(header.bornTime)
         self._check(connection, header, sent_ms)
-        wanted = self._wanted(header)
+        wanted = self._filters.wanted(header.expType, header.exp)
         self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
@@ -266,19 +262,6 @@ class PopMessageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR,
                 f"{broker} pop message is forbidden because timerWheelEnable is false",
             )
-
-    def _wanted(self, header: PopHeader) -> Wanted:
-        if not header.exp:
-            return None, None
-        try:
-            if is_tag_type(header.expType):
-                return self._tags.codes(header.exp), None
-            selector = self._filters.compile(header.expType or "", header.exp)
-        except (ValueError, InvalidSelectorError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from error
-        return None, ExpressionMessageFilter(selector)
 
     # -- one pop -------------------------------------------------------------------------------
 
