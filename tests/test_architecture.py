@@ -68,7 +68,7 @@ WINGS: dict[str, set[str]] = {
     "timer": {"append", "out", "processor", "schedule", "topic"},
     "pop": {
         *("append", "filter", "offset", "out", "processor", "schedule", "settings"),
-        *("store_access", "timer", "topic"),
+        *("store_access", "subscription", "timer", "topic"),
     },
     "failover": {"settings"},
     "slave": {
@@ -194,7 +194,7 @@ MANY_METHODS = {
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,
-    "broker.pop.pop_revive_service.PopReviveService": 29,
+    "broker.pop.pop_revive_service.PopReviveService": 28,
     "broker.pop.pops.Pops": 26,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
     "broker.send.send_message_processor.SendMessageProcessor": 22,

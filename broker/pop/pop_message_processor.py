@@ -37,13 +37,16 @@ from broker.pop.pop_request import (
 )
 from broker.pop.pop_retry_topics import check_can_come_back
 from broker.pop.pop_stats import PopStats
+from broker.pop.queue_walk import QueueWalk
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topics
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
+from broker.subscription.group_attributes import priority_factor
 from broker.topic.table_protocols import FindGroup, FindTopic
+from broker.topic.topic_attributes import has_priorities
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
@@ -115,6 +118,14 @@ class PopParts:
     is_in_memory: Callable[[str, int, int], bool]
     """Whether a queue's message is so near the log's end that it counts as in memory: (topic,
     queue id, queue offset)."""
+
+
+def _priority_factor(parts: PopParts, header: PopHeader, topic: TopicConfig | None) -> int:
+    """Of the group; 0: the pop does not go by priority."""
+    if header.is_order or topic is None or not has_priorities(topic.attributes):
+        return 0
+    group = parts.find_group(header.consumerGroup)
+    return 0 if group is None else priority_factor(group.attributes)
 
 
 class PopMessageProcessor(TableProcessor):
@@ -267,43 +278,41 @@ class PopMessageProcessor(TableProcessor):
 
     def _run(self, request: PopRequest) -> None:
         header, settings = request.header, self._settings
-        chance = int(self._random.random() * 100)  # randrange takes five times as long
+        drawn = int(self._random.random() * 100)  # randrange takes five times as long
         revive_queue_id = (
             POP_ORDER_REVIVE_QUEUE
             if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
-        retry = None if header.is_order else self._retry_topic(header, chance)
-        retry_first = chance < settings.pop_from_retry_probability
-        if retry is not None and retry_first:
-            self._pop_topic(request, answer, retry, chance)
-        if header.queueId < 0:
-            topic = self._parts.find_topic(header.topic)
-            if topic is not None:
-                self._pop_topic(request, answer, topic, chance)
-        else:
+        topic = self._parts.find_topic(header.topic)
+        walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
+        retry = None if header.is_order else self._retry_topic(header, drawn)
+        if retry is not None and walk.retry_first:
+            self._pop_topic(request, answer, retry, walk)
+        if header.queueId >= 0:
             self._pop_queue(request, answer, header.topic, header.queueId)
-        if retry is not None and not retry_first and answer.count < header.maxMsgNums:
-            self._pop_topic(request, answer, retry, chance)
+        elif topic is not None:
+            self._pop_topic(request, answer, topic, walk)
+        if retry is not None and not walk.retry_first and answer.count < header.maxMsgNums:
+            self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
 
-    def _retry_topic(self, header: PopHeader, chance: int) -> TopicConfig | None:
+    def _retry_topic(self, header: PopHeader, drawn: int) -> TopicConfig | None:
         """The retry topic of this request: an answer has room for one with each flag."""
         settings = self._settings
         v2 = settings.enable_retry_topic_v2
-        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and drawn % 2 == 0:
             name = pop_retry_topic_v1(header.topic, header.consumerGroup)
         else:
             name = pop_retry_topic(header.topic, header.consumerGroup, v2)
         return self._parts.find_topic(name)
 
     def _pop_topic(
-        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, walk: QueueWalk
     ) -> None:
-        count = topic.read_queue_nums
-        for number in range(count):
-            self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
+        for queue_id in walk.queues(topic.read_queue_nums):
+            self._pop_queue(request, answer, topic.topic_name or "", queue_id)
 
     def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
         header, parts = request.header, self._parts

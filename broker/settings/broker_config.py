@@ -247,6 +247,15 @@ class BrokerConfig:
         "pops of one queue by one group that are open at a time", ge=1)
     pop_from_retry_probability: int = setting(20,
         "% of pops that look into the retry topic first", ge=0, le=100)
+    pop_from_retry_probability_for_priority: int = setting(0,
+        "the same of pops of a PRIORITY topic that begin with its highest queue", ge=0, le=100,
+        changeable=NOW)
+    priority_order_asc: bool = setting(True,
+        "pops look into a topic's queues from the highest id down, so that a higher priority comes "
+        "first; false: from the lowest up, and 0 comes first", changeable=NOW)
+    use_separate_retry_queue: bool = setting(False,
+        "pop's retry topics have as many queues as their topic: a retried message keeps its "
+        "priority", changeable=NOW)
     enable_retry_topic_v2: bool = setting(False,
         "name pop's retry topics %RETRY%group+topic instead of %RETRY%group_topic")
     retrieve_message_from_pop_retry_topic_v1: bool = setting(True,
