@@ -51,11 +51,20 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only(
         "false",
-        "DLedger is not available: use controller mode (enableControllerMode), and "
-        "`python -m store.dledger_import` for its store",
+        "DLedger is not available: use controller mode (enableControllerMode); bin/mqadopt makes "
+        "its store one of ours",
     ),
-    "storeType": _only("default", "only the file store is available"),
-    "configManagerVersion": _only("v1", "only config/*.json files are available"),
+    "storeType": _only(
+        "default", "only the file store is available; bin/mqadopt makes a RocksDB store one of ours"
+    ),
+    "configManagerVersion": _only(
+        "v1",
+        "only config/*.json files are available; bin/mqadopt writes them from RocksDB (config/rdb)",
+    ),
+    "popConsumerKVServiceEnable": _only(
+        "false",
+        "what is popped is kept in the log; bin/mqadopt takes over what RocksDB has (kvStore)",
+    ),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),

@@ -14,27 +14,25 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector import InvalidSelectorError
-from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
     PollingResult,
     PopHeader,
     PopRequest,
+    decode_pop_frame,
     pop_header,
 )
 from broker.pop.pop_retry_topics import check_can_come_back
@@ -73,7 +71,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-from remoting.typed_numbers import Int32
 from store.get_message_status import (
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
@@ -93,18 +90,8 @@ _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
 
 
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of a pop."""
-
-    code: Literal[200050]
-    opaque: Int32
-    extFields: PopHeader  # noqa: N815
-    flag: Int32 = 0
-
-
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +146,7 @@ class PopMessageProcessor(TableProcessor):
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
-        self._tags = TagExpressions()
-        self._filters = FilterFactory()
+        self._filters = PopFilters()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
@@ -175,7 +161,7 @@ class PopMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200050; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_pop_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         if frame.flag:
@@ -221,7 +207,7 @@ class PopMessageProcessor(TableProcessor):
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
         sent_ms = self._parts.clock.sent_ms(header.bornTime)
         self._check(connection, header, sent_ms)
-        wanted = self._wanted(header)
+        wanted = self._filters.wanted(header.expType, header.exp)
         self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
@@ -287,19 +273,6 @@ class PopMessageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR,
                 f"{broker} pop message is forbidden because timerWheelEnable is false",
             )
-
-    def _wanted(self, header: PopHeader) -> Wanted:
-        if not header.exp:
-            return None, None
-        try:
-            if is_tag_type(header.expType):
-                return self._tags.codes(header.exp), None
-            selector = self._filters.compile(header.expType or "", header.exp)
-        except (ValueError, InvalidSelectorError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from error
-        return None, ExpressionMessageFilter(selector)
 
     # -- one pop -------------------------------------------------------------------------------
 

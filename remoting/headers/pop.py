@@ -89,7 +89,8 @@ class ChangeInvisibleTimeResponseHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequestHeader(RpcRequestHeader):
-    """Request of 200054: whether there is something to pop."""
+    """Request of 200054: whether there is something to pop. exp_type, exp (5.5): what of it.
+    is_lite_consumer, client_id (5.5.1): of a consumer of lite topics."""
 
     consumer_group: str
     topic: str
@@ -98,6 +99,10 @@ class NotificationRequestHeader(RpcRequestHeader):
     born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+    is_lite_consumer: bool = False
+    client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
