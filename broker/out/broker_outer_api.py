@@ -322,7 +322,7 @@ class BrokerOuterAPI:
         Raises RemotingError, and BrokerAnswerError for any response without a table.
         """
         answer = self.get_page(broker, code, {}, timeout_ms)
-        return answer and answer.body
+        return None if answer is None else answer.body
 
     def get_page(
         self, broker: str, code: RequestCode, fields: Mapping[str, str], timeout_ms: int
