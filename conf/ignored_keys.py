@@ -51,11 +51,20 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only(
         "false",
-        "DLedger is not available: use controller mode (enableControllerMode), and "
-        "`python -m store.dledger_import` for its store",
+        "DLedger is not available: use controller mode (enableControllerMode); bin/mqadopt makes "
+        "its store one of ours",
     ),
-    "storeType": _only("default", "only the file store is available"),
-    "configManagerVersion": _only("v1", "only config/*.json files are available"),
+    "storeType": _only(
+        "default", "only the file store is available; bin/mqadopt makes a RocksDB store one of ours"
+    ),
+    "configManagerVersion": _only(
+        "v1",
+        "only config/*.json files are available; bin/mqadopt writes them from RocksDB (config/rdb)",
+    ),
+    "popConsumerKVServiceEnable": _only(
+        "false",
+        "what is popped is kept in the log; bin/mqadopt takes over what RocksDB has (kvStore)",
+    ),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
@@ -235,19 +244,12 @@ SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
         useSeparateStorePathForRocksdbCQ useSingleRocksDBForAllConfigs
         """
     ),
-    "timers have one engine, and both forms of a recall are understood": _keys(
-        """
-        appendTopicForTimerDeleteKey timerRecallToTimeWheelEnable timerRecallToTimelineEnable
-        """
-    ),
+    "timers have one engine": _keys("timerRecallToTimeWheelEnable timerRecallToTimelineEnable"),
     "the timer wheel is written in place, under process store's own guard": _keys(
         """
         timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
         """
-    ),
-    "index files are written and read as messageIndexEnable says": _keys(
-        "indexFileReadEnable indexFileWriteEnable"
     ),
     "a start recovers in one way, which reads what may be new and repairs it": _keys(
         """
@@ -277,15 +279,6 @@ SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
     ),
     "what a deleted group has popped is not revived, and a group that is lost is put back": _keys(
         "popReviveSkipIfGroupAbsent"
-    ),
-    "deletions are not slowed": _keys(
-        "batchDeleteSubscriptionGroupMaxRate batchDeleteTopicMaxRate"
-    ),
-    "topics and groups (21, 201) are answered whole": _keys(
-        "enableSplitMetadata splitMetadataSize"
-    ),
-    "what waits for notifications is woken by any message": _keys(
-        "maxMessageFilterNumForNotification useMessageFilterForNotification"
     ),
     "events of lite topics are never dropped, and reach a client at once": _keys(
         """

@@ -182,6 +182,10 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
 
+    SWITCH_TIMER_ENGINE = 5001  # 5.5
+    DELETE_TOPIC_IN_BROKER_LIST = 5002  # 5.5.1
+    DELETE_SUBSCRIPTION_GROUP_LIST = 5003  # 5.5.1
+
     # Pop consumption: too large for the int16 of the ROCKETMQ header, so JSON headers only.
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"conf", "ipc", "remoting", "store", "ha"},
     "tools": {"conf", "remoting"},
     "console": {"conf", "remoting", "tools"},
+    "adopt": {"broker", "conf", "remoting", "store"},
 }
 """The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
 WINGS: dict[str, set[str]] = {
@@ -67,7 +68,7 @@ WINGS: dict[str, set[str]] = {
     "timer": {"append", "out", "processor", "schedule", "topic"},
     "pop": {
         *("append", "filter", "offset", "out", "processor", "schedule", "settings"),
-        *("store_access", "timer", "topic"),
+        *("store_access", "subscription", "timer", "topic"),
     },
     "failover": {"settings"},
     "slave": {
@@ -148,6 +149,7 @@ write small files, whose settings classes declare their fields, and that know pe
 ONLY_IN = {
     "selectors2": "remoting.selector_seam",
     "pyspark": "spark",
+    "rocksdict": "adopt",
     "prometheus_client": "remoting",
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}

@@ -65,6 +65,7 @@ ROOMS: Final = (
     "tools",
     "spark",
     "controller",
+    "adopt",
 )
 OTHERS_NAMES: Final = {
     "RocketMQ": {

@@ -14,27 +14,25 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector import InvalidSelectorError
-from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead
 from broker.pop.pop_request import (
     PollingResult,
     PopHeader,
     PopRequest,
+    decode_pop_frame,
     pop_header,
 )
 from broker.pop.pop_retry_topics import check_can_come_back
@@ -73,7 +71,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-from remoting.typed_numbers import Int32
 from store.get_message_status import (
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
@@ -96,18 +93,8 @@ def newest_offset(bounds: tuple[int, int], *, is_young: bool) -> int:
     return 0 if low <= 0 and is_young else max(high - 1, 0)
 
 
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of a pop."""
-
-    code: Literal[200050]
-    opaque: Int32
-    extFields: PopHeader  # noqa: N815
-    flag: Int32 = 0
-
-
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +123,14 @@ class PopParts:
     queue id, queue offset)."""
 
 
+def _priority_factor(parts: PopParts, header: PopHeader, topic: TopicConfig | None) -> int:
+    """Of the group; 0: the pop does not go by priority."""
+    if header.is_order or topic is None or not has_priorities(topic.attributes):
+        return 0
+    group = parts.find_group(header.consumerGroup)
+    return 0 if group is None else priority_factor(group.attributes)
+
+
 class PopMessageProcessor(TableProcessor):
     """Answers pops. Owned by: the loop thread."""
 
@@ -153,8 +148,7 @@ class PopMessageProcessor(TableProcessor):
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
-        self._tags = TagExpressions()
-        self._filters = FilterFactory()
+        self._filters = PopFilters()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
@@ -168,7 +162,7 @@ class PopMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200050; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_pop_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         if frame.flag:
@@ -214,7 +208,7 @@ class PopMessageProcessor(TableProcessor):
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
         sent_ms = self._parts.clock.sent_ms(header.bornTime)
         self._check(connection, header, sent_ms)
-        wanted = self._wanted(header)
+        wanted = self._filters.wanted(header.expType, header.exp)
         self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
@@ -263,19 +257,6 @@ class PopMessageProcessor(TableProcessor):
                 "timerWheelEnable is false",
             )
 
-    def _wanted(self, header: PopHeader) -> Wanted:
-        if not header.exp:
-            return None, None
-        try:
-            if is_tag_type(header.expType):
-                return self._tags.codes(header.exp), None
-            selector = self._filters.compile(header.expType or "", header.exp)
-        except (ValueError, InvalidSelectorError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from error
-        return None, ExpressionMessageFilter(selector)
-
     # -- one pop -------------------------------------------------------------------------------
 
     def _run(self, request: PopRequest) -> None:
@@ -288,7 +269,7 @@ class PopMessageProcessor(TableProcessor):
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
         topic = self._parts.find_topic(header.topic)
-        walk = QueueWalk.of(drawn, self._priority_factor(header, topic), settings)
+        walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
         retry = None if header.is_order else self._retry_topic(header, drawn)
         if retry is not None and walk.retry_first:
             self._pop_topic(request, answer, retry, walk)
@@ -299,13 +280,6 @@ class PopMessageProcessor(TableProcessor):
         if retry is not None and not walk.retry_first and answer.count < header.maxMsgNums:
             self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
-
-    def _priority_factor(self, header: PopHeader, topic: TopicConfig | None) -> int:
-        """Of the group; 0: the pop does not go by priority."""
-        if header.is_order or topic is None or not has_priorities(topic.attributes):
-            return 0
-        group = self._parts.find_group(header.consumerGroup)
-        return 0 if group is None else priority_factor(group.attributes)
 
     def _retry_topic(self, header: PopHeader, drawn: int) -> TopicConfig | None:
         """The retry topic of this request: an answer has room for one with each flag."""

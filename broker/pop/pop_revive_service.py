@@ -3,8 +3,8 @@
 Runs on the loop thread of `remoting`, on masters only. Check points and acks come out of the timer
 into the revive topic. Each of its queues is read in order; acks are matched with their check point;
 when all acks that can come in time are there, the messages left are appended to the retry topic,
-with reconsumeTimes + 1. The offset of CID_RMQ_SYS_REVIVE_GROUP is that of the last handled check
-point.
+with reconsumeTimes + 1 (as it is, if the message was given back unread). The offset of
+CID_RMQ_SYS_REVIVE_GROUP is that of the last handled check point.
 
 When that is: the timer says up to which time all it held is appended (its read time); once the
 queue is read up to where it ended at that moment, every ack due by that time was seen. So a check

@@ -32,6 +32,7 @@ from broker.append.send_properties import (
     without_property,
 )
 from broker.send.lite_sends import with_lite_queue
+from broker.send.mapped_send import MappedSend
 from broker.send.marks import FIFO, marks_of, message_type
 from broker.send.placement import Placement
 from broker.send.rewrites import Sent, rewritten
@@ -54,6 +55,7 @@ from broker.topic.system_topics import (
     dlq_topic,
 )
 from broker.topic.table_protocols import FindGroup
+from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -133,12 +135,12 @@ class SendRecords:
         request: RemotingCommand,
         header: SendHeader,
         topic: SendTopic,
-        peer: PeerHost,
-        *,
-        may_move: bool = True,
+        connection: Connection,
+        mapped: MappedSend | None,
     ) -> StoredSend:
-        """Build the records for `request`. may_move: its queue may be another than it was sent to.
-        Raises RequestError and StoreError; may modify the header."""
+        """Build the records for `request`. mapped: of a static topic, whose logic queues may lie
+        with other brokers: none is taken for another. Raises RequestError and StoreError; may
+        modify the header."""
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -146,12 +148,12 @@ class SendRecords:
             topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         kind = BATCH if header.is_batch else SINGLE
         if kind == SINGLE:
-            sent = Sent(header.i, queue_id, topic.entry.name, topic.write_queues, may_move)
+            sent = Sent(header.i, queue_id, topic.entry.name, topic.write_queues, mapped is None)
             header.i, queue_id, *_ = rewritten(sent)
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
         if self._log.lmq is not None and kind == SINGLE:
             header.i = with_lite_queue(header.i, header.b)
-        stored = self._stored(request, header, topic, queue_id, peer)
+        stored = self._stored(request, header, topic, queue_id, PeerHost.of(connection))
         all_properties = (record.properties for record in stored.records)
         check_light_room(self._log.lmq, stored.topic.name, all_properties, is_quota=self._lmq_quota)
         return stored

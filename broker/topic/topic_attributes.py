@@ -64,7 +64,7 @@ _PRIORITY: Final = "PRIORITY"
 _ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "message.type": Attribute(
         True,
-        one_of("UNSPECIFIED", _PRIORITY, "TRANSACTION", "FIFO", "MIXED", "DELAY", "LITE", "NORMAL"),
+        one_of("UNSPECIFIED", "MIXED", "TRANSACTION", _PRIORITY, "FIFO", "DELAY", "LITE", "NORMAL"),
     ),
     "cleanup.policy": Attribute(False, one_of("DELETE", "COMPACTION")),
     "queue.type": Attribute(False, one_of("SimpleCQ", "BatchCQ")),

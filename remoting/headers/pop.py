@@ -69,8 +69,8 @@ class AckMessageRequestHeader(RpcRequestHeader):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
     """Request of 200053: the message shall be invisible for `invisible_time` from now on.
-    lite_topic: as of an ack. suspend (5.5): all of its lite topic that was handed out with it, and
-    that attempt does not count."""
+    lite_topic (5.5): as of an ack. suspend (5.5): it was not tried, and what comes again is no
+    further attempt; of a lite topic all that was handed out with it."""
 
     consumer_group: str
     topic: str
@@ -93,7 +93,8 @@ class ChangeInvisibleTimeResponseHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequestHeader(RpcRequestHeader):
-    """Request of 200054: whether there is something to pop."""
+    """Request of 200054: whether there is something to pop. exp_type, exp (5.5): what of it.
+    is_lite_consumer, client_id (5.5.1): of a consumer of lite topics."""
 
     consumer_group: str
     topic: str
@@ -102,6 +103,10 @@ class NotificationRequestHeader(RpcRequestHeader):
     born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+    is_lite_consumer: bool = False
+    client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     topics = TopicConfigManager(tmp_path / "topics.json", CONFIG, FakeClock(), SystemTopics())
+    topics.load()
     offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
     world = World(topics, offsets, RetryQueues(topics, topics.find, offsets))
     world.topic(4)

@@ -44,7 +44,7 @@ def _answers_of_java() -> Iterator[tuple[Attributes, str, str]]:
 _TYPES_OF_5_5 = {
     "!value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED, DELAY, NORMAL]": (
         "!value is not in set: "
-        "[UNSPECIFIED, PRIORITY, TRANSACTION, FIFO, MIXED, DELAY, LITE, NORMAL]"
+        "[UNSPECIFIED, MIXED, TRANSACTION, PRIORITY, FIFO, DELAY, LITE, NORMAL]"
     )
 }
 """What 5.3.3 says, and what 5.5.0 says instead."""
