@@ -259,6 +259,7 @@ def test_a_half_is_checked_so_often_and_then_discarded(
     (message,) = world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
     last = world.messages(TRANS_HALF_TOPIC)[-1]
     assert (message.properties, message.body, message.flag) == (last.properties, b"x", 2)
+    assert message.queue_id == 0, "the only queue of the topic"
     assert caplog.messages[-1] == (
         "half 3: topic T, key U: checked too often or too old, moved to "
         "TRANS_CHECK_MAX_TIME_TOPIC at offset 0; RESUME_CHECK_HALF_MESSAGE (323) puts it back"
