@@ -67,6 +67,7 @@ ROOMS: Final = (
     "tools",
     "spark",
     "controller",
+    "adopt",
 )
 OTHERS_NAMES: Final = {
     "RocketMQ": {

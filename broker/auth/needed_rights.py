@@ -31,8 +31,12 @@ from broker.auth.resource import (
 )
 from remoting.body.heartbeat import HeartbeatData
 from remoting.body.lock_batch import LockBatchRequestBody
-from remoting.body.subscription_group_config import SubscriptionGroupConfig, SubscriptionGroupList
-from remoting.body.topic_config import CreateTopicListRequestBody
+from remoting.body.subscription_group_config import (
+    DeleteSubscriptionGroupListRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
+from remoting.body.topic_config import CreateTopicListRequestBody, DeleteTopicListRequestBody
 from remoting.key_builder import parse_normal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
@@ -52,6 +56,7 @@ _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
 _GET: Final = (Action.GET,)
 _CREATE: Final = (Action.CREATE,)
+_DELETE: Final = (Action.DELETE,)
 _UPDATE: Final = (Action.UPDATE,)
 _SUB_GET: Final = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final = (Action.SUB, Action.UPDATE)
@@ -239,6 +244,16 @@ def _new_groups(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
         yield Needed(group_resource(config.group_name), _CREATE)
 
 
+def _deleted_topics(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    for name in DeleteTopicListRequestBody.from_request(request.body).topic_list:
+        yield Needed(topic_or_group(name or ""), _DELETE)
+
+
+def _deleted_groups(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    for name in DeleteSubscriptionGroupListRequestBody.from_request(request.body).group_name_list:
+        yield Needed(group_resource(name), _DELETE)
+
+
 _TOPIC_AND_GROUP: Final = ("Topic topic", "Group group")
 _CONSUMER: Final = ("Group consumerGroup", "Topic topic")
 
@@ -281,12 +296,14 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.UPDATE_AND_CREATE_TOPIC: _fields(Action.CREATE, "Topic topic"),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _new_topics,
     Code.DELETE_TOPIC_IN_BROKER: _fields(Action.DELETE, "Topic topic"),
+    Code.DELETE_TOPIC_IN_BROKER_LIST: _deleted_topics,
     Code.GET_TOPIC_CONFIG: _fields(Action.GET, "Topic topic"),
     Code.GET_TOPIC_STATS_INFO: _fields(Action.GET, "Topic topic"),
     Code.QUERY_TOPIC_CONSUME_BY_WHO: _fields(Action.GET, "Topic topic"),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _new_group,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _new_groups,
     Code.DELETE_SUBSCRIPTIONGROUP: _fields(Action.DELETE, "Group groupName"),
+    Code.DELETE_SUBSCRIPTION_GROUP_LIST: _deleted_groups,
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: _fields(Action.GET, "Group group"),
     Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _fields(Action.UPDATE, "Group group", "Topic topic"),
     Code.GET_CONSUMER_CONNECTION_LIST: _fields(Action.GET, "Group consumerGroup"),

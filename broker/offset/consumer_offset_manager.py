@@ -216,6 +216,13 @@ class ConsumerOffsetManager(JsonConfigManager):
 
         return self._merge(table, merged)
 
+    def take_pull_offsets(self, table: OffsetTable) -> None:
+        """On a slave of a 5.5.1 master: where groups pull next, as it tells beside its offsets."""
+        for key, queues in table.items():
+            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            if separator:
+                self._pulled.update(((group, topic, at), offset) for at, offset in queues.items())
+
     def replace_from_master(self, table: OffsetTable) -> int:
         """On a slave whose log was cut: take the master's offsets, also lower ones; returns how
         many changed.
@@ -349,7 +356,7 @@ def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
 
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     """The offsetTable of a consumerOffset.json or a reply to 43, with the light groups' offsets in
-    queue 0; 5.x members are ignored.
+    queue 0; other members of 5.x are ignored.
 
     Raises ValueError naming what is wrong: a table that is missing is not an empty one.
     """
@@ -358,3 +365,8 @@ def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     wrapper = ConsumerOffsetSerializeWrapper.from_json(value)
     light = wrapper.lmq_offset_table or {}
     return wrapper.offset_table | {key: {LMQ_QUEUE_ID: at} for key, at in light.items()}
+
+
+def parse_pull_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
+    """The pullOffsetTable of a 5.5.1 broker's reply to 43; empty where there is none."""
+    return ConsumerOffsetSerializeWrapper.from_json(value).pull_offset_table or {}

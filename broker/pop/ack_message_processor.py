@@ -8,11 +8,12 @@ Tested by tests/broker/pop/test_forged_handles.py.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.pop.ack_frame import decode_ack_frame
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_acks import PopAcks, PoppedMessages, popped_messages
 from broker.pop.pop_long_polling_service import PopLongPollingService
@@ -32,32 +33,9 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from remoting.typed_numbers import Int32, Int64
 
 ACK_PREFIX: Final = b'{"code":200051,'
 _ANSWER: Final = JsonAnswer(None)
-
-
-class _Header(msgspec.Struct, gc=False):
-    """AckMessageRequestHeader; wire names."""
-
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: Int32  # noqa: N815
-    extraInfo: str  # noqa: N815
-    offset: Int64
-
-
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of an ack."""
-
-    code: Literal[200051]
-    opaque: Int32
-    extFields: _Header  # noqa: N815
-    flag: Int32 = 0
-
-
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 class AckMessageProcessor(TableProcessor):
@@ -89,7 +67,7 @@ class AckMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200051; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_ack_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields

@@ -93,6 +93,7 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
             now_ms,
             header.invisible_time,
             info.revive_queue_id,
+            suspends=header.suspend,
         )
         is_ours = info.broker_name == self._broker_name
         start_offset = info.ck_queue_offset if is_ours else -1

@@ -14,38 +14,39 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector import InvalidSelectorError
-from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
     PollingResult,
     PopHeader,
     PopRequest,
+    decode_pop_frame,
     pop_header,
 )
 from broker.pop.pop_retry_topics import check_can_come_back
 from broker.pop.pop_stats import PopStats
+from broker.pop.queue_walk import QueueWalk
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topics
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
+from broker.subscription.group_attributes import priority_factor
 from broker.topic.table_protocols import FindGroup, FindTopic
+from broker.topic.topic_attributes import has_priorities
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
@@ -70,7 +71,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-from remoting.typed_numbers import Int32
 from store.get_message_status import (
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
@@ -90,18 +90,8 @@ _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
 
 
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of a pop."""
-
-    code: Literal[200050]
-    opaque: Int32
-    extFields: PopHeader  # noqa: N815
-    flag: Int32 = 0
-
-
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +120,14 @@ class PopParts:
     queue id, queue offset)."""
 
 
+def _priority_factor(parts: PopParts, header: PopHeader, topic: TopicConfig | None) -> int:
+    """Of the group; 0: the pop does not go by priority."""
+    if header.is_order or topic is None or not has_priorities(topic.attributes):
+        return 0
+    group = parts.find_group(header.consumerGroup)
+    return 0 if group is None else priority_factor(group.attributes)
+
+
 class PopMessageProcessor(TableProcessor):
     """Answers pops. Owned by: the loop thread."""
 
@@ -148,8 +146,7 @@ class PopMessageProcessor(TableProcessor):
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
-        self._tags = TagExpressions()
-        self._filters = FilterFactory()
+        self._filters = PopFilters()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
@@ -164,7 +161,7 @@ class PopMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200050; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_pop_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         if frame.flag:
@@ -210,7 +207,7 @@ class PopMessageProcessor(TableProcessor):
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
         sent_ms = self._parts.clock.sent_ms(header.bornTime)
         self._check(connection, header, sent_ms)
-        wanted = self._wanted(header)
+        wanted = self._filters.wanted(header.expType, header.exp)
         self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
@@ -277,60 +274,45 @@ class PopMessageProcessor(TableProcessor):
                 f"{broker} pop message is forbidden because timerWheelEnable is false",
             )
 
-    def _wanted(self, header: PopHeader) -> Wanted:
-        if not header.exp:
-            return None, None
-        try:
-            if is_tag_type(header.expType):
-                return self._tags.codes(header.exp), None
-            selector = self._filters.compile(header.expType or "", header.exp)
-        except (ValueError, InvalidSelectorError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from error
-        return None, ExpressionMessageFilter(selector)
-
     # -- one pop -------------------------------------------------------------------------------
 
     def _run(self, request: PopRequest) -> None:
         header, settings = request.header, self._settings
-        chance = int(self._random.random() * 100)  # randrange takes five times as long
+        drawn = int(self._random.random() * 100)  # randrange takes five times as long
         revive_queue_id = (
             POP_ORDER_REVIVE_QUEUE
             if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
-        retry = None if header.is_order else self._retry_topic(header, chance)
-        retry_first = chance < settings.pop_from_retry_probability
-        if retry is not None and retry_first:
-            self._pop_topic(request, answer, retry, chance)
-        if header.queueId < 0:
-            topic = self._parts.find_topic(header.topic)
-            if topic is not None:
-                self._pop_topic(request, answer, topic, chance)
-        else:
+        topic = self._parts.find_topic(header.topic)
+        walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
+        retry = None if header.is_order else self._retry_topic(header, drawn)
+        if retry is not None and walk.retry_first:
+            self._pop_topic(request, answer, retry, walk)
+        if header.queueId >= 0:
             self._pop_queue(request, answer, header.topic, header.queueId)
-        if retry is not None and not retry_first and answer.count < header.maxMsgNums:
-            self._pop_topic(request, answer, retry, chance)
+        elif topic is not None:
+            self._pop_topic(request, answer, topic, walk)
+        if retry is not None and not walk.retry_first and answer.count < header.maxMsgNums:
+            self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
 
-    def _retry_topic(self, header: PopHeader, chance: int) -> TopicConfig | None:
+    def _retry_topic(self, header: PopHeader, drawn: int) -> TopicConfig | None:
         """The retry topic of this request: an answer has room for one with each flag."""
         settings = self._settings
         v2 = settings.enable_retry_topic_v2
-        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and drawn % 2 == 0:
             name = pop_retry_topic_v1(header.topic, header.consumerGroup)
         else:
             name = pop_retry_topic(header.topic, header.consumerGroup, v2)
         return self._parts.find_topic(name)
 
     def _pop_topic(
-        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, walk: QueueWalk
     ) -> None:
-        count = topic.read_queue_nums
-        for number in range(count):
-            self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
+        for queue_id in walk.queues(topic.read_queue_nums):
+            self._pop_queue(request, answer, topic.topic_name or "", queue_id)
 
     def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
         header, parts = request.header, self._parts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -40,6 +40,18 @@ class PopHeader(msgspec.Struct, gc=False):
     def is_order(self) -> bool:
         """Whether the pop is an ordered one."""
         return self.order == "true"
+
+
+class PopFrame(msgspec.Struct, gc=False):
+    """The JSON header of a frame of 200050."""
+
+    code: Literal[200050]
+    opaque: Int32
+    extFields: PopHeader  # noqa: N815
+    flag: Int32 = 0
+
+
+decode_pop_frame: Final = msgspec.json.Decoder(PopFrame, strict=False).decode
 
 
 def pop_header(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:

@@ -21,7 +21,7 @@ from broker.filter.message_filter import (
     ExpressionMessageFilter,
 )
 from broker.filter.selector import InvalidSelectorError, Selector
-from broker.filter.subscription_filter import TagExpressions
+from broker.filter.subscription_filter import SubscribedCodes, TagExpressions
 from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader, Wanted
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.heartbeat import SubscriptionData
@@ -59,6 +59,7 @@ class PullSubscriptions:
         self._enable_property_filter = enable_property_filter
         self._filter_support_retry = filter_support_retry
         self._tags = TagExpressions()
+        self._subscribed = SubscribedCodes()
         self._factory = FilterFactory()
         if enable_property_filter:
             prepare_to_compile()
@@ -102,7 +103,7 @@ class PullSubscriptions:
             return None, ExpressionMessageFilter(selector)
         if subscription.class_filter_mode or subscription.sub_string == "*":
             return None, None
-        return frozenset(subscription.code_set), None
+        return self._subscribed.codes(header.consumerGroup, subscription), None
 
     def _subscription(self, header: PullHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         name = header.consumerGroup

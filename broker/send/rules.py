@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from broker.append.diverted_messages import asks_for_timer, delay_level, is_half
 from broker.append.send_properties import find_property, find_unique_key
 from broker.send.marks import DELAY, HALF, INNER, LIGHT, RESERVED, TIMER, marks_of
+from broker.send.rewrites import REWRITES
 from broker.send.send_topic import TopicNature
 from broker.timer.timer_hook import TimerHook
 from remoting.errors import RequestError
@@ -241,7 +242,8 @@ class SendRules:
             kind: RESERVED | _union(rule.marks for rule in self._by_kind[kind]) for kind in KINDS
         }
         """By kind: a message with one of these marks is left to the general path. RESERVED is the
-        border's."""
+        border's; single messages are also left that would be changed (rewrites.py)."""
+        self.left_marks[SINGLE] |= _union(row.marks for row in REWRITES)
         self.left_flags: Final = {
             kind: _union(rule.flags for rule in self._by_kind[kind]) for kind in KINDS
         }

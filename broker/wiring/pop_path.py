@@ -36,6 +36,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.stored_units import CQ_UNIT
@@ -130,9 +131,18 @@ class PopPath:
         if self._role.is_slave:
             self._journal.remove()
         else:
-            self.revive_queues = self._tables.topics.count_revive_queues()
+            self.revive_queues = self._count_revive_queues()
             self.use(self._options)
             self.buffer.recover(self._store.log.position, self._store.log.next_offset)
+
+    def _count_revive_queues(self) -> int:
+        """How many the revive topic has had at most: reviveQueueNum may have been lowered while
+        check points wait in those above it."""
+        settings = self._options.broker
+        name = revive_topic(settings.broker_cluster_name)
+        topic = self._tables.topics.grow(name, settings.revive_queue_num)
+        assert topic is not None, "built in"
+        return min(topic.read_queue_nums, POP_ORDER_REVIVE_QUEUE)
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""

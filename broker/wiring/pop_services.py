@@ -98,6 +98,8 @@ class PopServices:
             stats,
             _polling_limits(self._options),
             RequestClock(self._clock.now_ms, self._clock.monotonic_ms),
+            self.path.reader,
+            self._options.broker,
             hold_rights,
         )
         self._peek = PeekMessageProcessor(
@@ -166,6 +168,7 @@ class PopServices:
         self._options = options
         self.path.use(options)
         self._check.use(options.broker)
+        self._notification.use(options.broker)
         self._revive.use(options.broker)
 
     def drain(self) -> None:

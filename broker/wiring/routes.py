@@ -17,6 +17,7 @@ from broker.admin.query_message_processor import QueryMessageProcessor
 from broker.client.client_manage_processor import ClientManageProcessor
 from broker.client.consumer_manage_processor import ConsumerManageProcessor
 from broker.client.lock_processor import LockProcessor
+from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.settings.broker_config import BrokerConfig
@@ -156,7 +157,10 @@ class RouteTable:
         code = Code.GET_ALL_TOPIC_CONFIG
         tables = self.tables
         vip[code] = Route(
-            SlaveTopicsProcessor(lambda: tables.mappings.with_mappings(tables.topics.wrapper())),
+            SlaveTopicsProcessor(
+                lambda: tables.mappings.with_mappings(tables.topics.wrapper()),
+                TablePages(self.resources.options.broker),
+            ),
             _executor_of(code),
         )
         return Routes(main, vip, executors)
@@ -200,6 +204,7 @@ class RouteTable:
                 access,
                 default_query_max_num=options.store.default_query_max_num,
                 max_msgs_num_batch=options.store.max_msgs_num_batch,
+                reads_index=options.store.index_file_read_enable,
                 rights=self.access.gate.check_resources,
             ),
             messages.send_back,

@@ -66,7 +66,8 @@ class AckMessageRequestHeader(RpcRequestHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
-    """Request of 200053: the message shall be invisible for `invisible_time` from now on."""
+    """Request of 200053: the message shall be invisible for `invisible_time` from now on. suspend
+    (5.5): it was not tried, and what comes again is no further attempt."""
 
     consumer_group: str
     topic: str
@@ -74,6 +75,7 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    suspend: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,8 @@ class ChangeInvisibleTimeResponseHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequestHeader(RpcRequestHeader):
-    """Request of 200054: whether there is something to pop."""
+    """Request of 200054: whether there is something to pop. exp_type, exp (5.5): what of it.
+    is_lite_consumer, client_id (5.5.1): of a consumer of lite topics."""
 
     consumer_group: str
     topic: str
@@ -96,6 +99,10 @@ class NotificationRequestHeader(RpcRequestHeader):
     born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+    is_lite_consumer: bool = False
+    client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

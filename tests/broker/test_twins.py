@@ -155,9 +155,23 @@ USUAL = {
 """What clients do: turns. All of it takes the hot routes, where access control does not forbid."""
 
 
-@pytest.mark.parametrize("name", [*FOUND, *USUAL])
+_PRIORITY = "_SYS_MSG_PRIORITY_\x01"
+BESIDE = {
+    "priorities": [
+        [send(), send(i=f"{_PRIORITY}2\x02KEYS\x01k"), send(i=f"{_PRIORITY}9", e="1"), send()],
+        [Ask(10, named(10, SEND | {"i": f"{_PRIORITY}1"})), send(i=f"{_PRIORITY}x")],
+        [Ask(310, SEND | {"i": f"{_PRIORITY}1"}, b"x", binary=True), send()],
+        [send(i=f"{_PRIORITY}1\x02{other}") for other in (HALF, "DELAY\x013")],
+        [send(i=f"__SHARDINGKEY\x01s\x02{_PRIORITY}1"), batch(*_PLAIN, i=f"{_PRIORITY}1")],
+        [batch((0, b"x", f"{_PRIORITY}1".encode())), send(b="Tags", i=f"{_PRIORITY}3")],
+    ],
+}
+"""What the hot routes leave to the general path, among what they take."""
+
+
+@pytest.mark.parametrize("name", [*FOUND, *USUAL, *BESIDE])
 def test_what_clients_do_and_what_once_differed(net: Net, name: str) -> None:
-    turns = [Turn(list(asks)) for asks in {**FOUND, **USUAL}[name]]
+    turns = [Turn(list(asks)) for asks in {**FOUND, **USUAL, **BESIDE}[name]]
     net.play(*turns, Turn(event="long time"), Turn(event="room"))
 
 

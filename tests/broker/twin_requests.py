@@ -167,6 +167,7 @@ _pairs = st.one_of(
             *("TIMER_DELAY_SEC\x015", "TIMER_DELAY_MS\x0150", "TIMER_DELIVER_MS\x011700000005000"),
             *("TIMER_DEL_UNIQKEY\x01T+U", "TIMER_DELAY_SEC\x01x", "TIMER_OUT_MS\x011"),
             *("REAL_TOPIC\x01T", "REAL_QID\x011", "POP_CK\x011 2", "__CRC32#\x01", "XREAL_QID\x01"),
+            *("_SYS_MSG_PRIORITY_\x013", "_SYS_MSG_PRIORITY_\x019", "_SYS_MSG_PRIORITY_\x01x"),
             *("CORRELATION_ID\x01c", "REPLY_TO_CLIENT\x01asker", "MSG_TYPE\x01reply"),
         ]
     ),

@@ -26,9 +26,14 @@ from pathlib import Path
 INTEROP_DIR = Path(__file__).resolve().parent
 PEERS_DIR = Path(os.environ.get("TESTS_PEERS") or INTEROP_DIR)
 TARGET_DIR = PEERS_DIR / "target"
-CLIENT_VERSIONS = ("4.9.8", "5.3.3")
-SERVER_LINES = ("4.9", "5.3")
-GRPC_CLIENT_VERSION = "5.0.8"
+LINE_5 = os.environ.get("INTEROP_5", "5.5")
+"""Which line stands for 5.x in every test: bin/test --long runs them once more with 5.3. Where the
+two differ in what a test proves, it names its line."""
+CLIENT_5 = {"5.3": "5.3.3", "5.5": "5.5.0"}[LINE_5]
+CLIENT_VERSIONS = ("4.9.8", CLIENT_5)
+SERVER_LINES = ("4.9", LINE_5)
+_GRPC_CLIENT = {"5.3": "5.0.8", "5.5": "5.2.0"}
+"""rocketmq-client-java has a count of its own: the one that was new when a proxy was."""
 _CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
 _FETCH_TIMEOUT_S = 900
 
@@ -104,16 +109,17 @@ def _compiled(name: str, sources: Sequence[Path], lib: Path, package: str) -> Pa
     return jar
 
 
-def proxy_lib() -> Path:
-    """Directory with the jars of the proxy of 5.x."""
-    return _jars(_CENTRAL_SERVER["5.3"], "proxy")
+def proxy_lib(line: str = LINE_5) -> Path:
+    """Directory with the jars of the proxy of `line` ("5.3" or "5.5")."""
+    return _jars(_CENTRAL_SERVER[line], "proxy")
 
 
-def grpc_classpath() -> str:
-    """Class path of our class around the Java client that speaks gRPC to a proxy."""
-    lib = _jars(GRPC_CLIENT_VERSION, "grpc")
+def grpc_classpath(line: str = LINE_5) -> str:
+    """Class path of our class around the Java client that speaks gRPC to a proxy of `line`."""
+    version = _GRPC_CLIENT[line]
+    lib = _jars(version, "grpc")
     sources = [INTEROP_DIR / "src" / "grpc" / "GrpcClient.java"]
-    return f"{_compiled(f'grpc-{GRPC_CLIENT_VERSION}', sources, lib, 'grpc')}:{lib}/*"
+    return f"{_compiled(f'grpc-{version}', sources, lib, 'grpc')}:{lib}/*"
 
 
 def archive_path(classpath: str) -> Path:

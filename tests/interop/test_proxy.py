@@ -1,7 +1,7 @@
-"""Clients of 5.x that speak gRPC: Java's proxy 5.3.3 before our broker and name server.
+"""Clients of 5.x that speak gRPC: Java's proxy before our broker and name server.
 
 What a client counts and says is the truth here; the broker is only asked what it stored. With
-INTEROP_BROKER=java-5.3 INTEROP_NAMESRV=java-5.3 the same is carried out against Java's.
+INTEROP_BROKER=java-5.5 INTEROP_NAMESRV=java-5.5 the same is carried out against Java's.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from remoting import frame, remoting_codec
 from remoting.errors import EncodeError, FrameError
+from remoting.frame import HEADER_LIMIT
 from remoting.language_code import LANGUAGE_CODES, LanguageCode, language_name
 from remoting.remoting_codec import (
-    HEADER_LIMIT,
     MAX_EXT_FIELDS,
     decode_command,
     encode_command,

@@ -378,6 +378,15 @@ class FrameClient:
         """One request and its answer."""
         return self.take(self.post(code, fields, body), **limits)
 
+    def call_frame(self, frame: bytes) -> RemotingCommand:
+        """A request of somebody else's bytes, and its answer."""
+        decoder = FrameDecoder()
+        decoder.feed(frame)
+        command = decoder.next_command()
+        assert command is not None
+        self._sock.sendall(frame)
+        return self.take(command.opaque)
+
     # -- requests ------------------------------------------------------------------------------
 
     def post_send(

@@ -27,7 +27,7 @@ from store.message import Message
 from store.message_codec import decode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
-from tests.broker.hot_path_world import properties_of, send_request
+from tests.broker.hot_path_world import properties_of, record, send_request
 from tests.broker.transaction.test_end_transaction_processor import (
     golden_end,
     golden_records,
@@ -859,7 +859,7 @@ def test_a_start_waits_for_the_store(
     world.halves.known.clear()
     ends = {topic: world.bridge.offsets(topic) for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)}
     bounds = dict.fromkeys(ends, (0, 0))
-    monkeypatch.setattr(world.access, "offsets", lambda topic, _queue_id: bounds[topic])
+    monkeypatch.setattr(world.access, "offsets", lambda topic, _queue_id: bounds.get(topic, (0, 0)))
     assert not world.service.recover()
     bounds[TRANS_HALF_TOPIC] = ends[TRANS_HALF_TOPIC]
     assert not world.service.recover()
@@ -1116,3 +1116,19 @@ def test_a_lost_turn_loses_no_half(world: TransactionWorld) -> None:
     (copy,) = asked(producer)
     world.end(copy, COMMIT)
     assert world.delivered() == [b"x"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_halves_of_a_broker_with_rocksdb_are_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    world = TransactionWorld(tmp_path)
+    topic = world.hot.log.topic("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")
+    for _ in range(count):
+        world.hot.log.append(topic, (record(b"half"),))
+    world.turn()
+    world.restart()
+    told = [line for line in caplog.messages if "ROCKSDB" in line]
+    assert [line.partition("half messages")[0] for line in told] == (
+        [f"transactions: {count} "] if count else []
+    )
