@@ -89,6 +89,9 @@ WINGS: dict[str, set[str]] = {
         *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
         "transaction",
     },
+    "lite": {
+        *("offset", "pop", "processor", "store_access", "subscription", "topic"),
+    },
     "pull": {
         *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
         *("processor", "settings", "store_access", "topic"),
@@ -98,7 +101,7 @@ WINGS: dict[str, set[str]] = {
         *("schedule", "settings", "slave", "store_access", "subscription", "topic"),
     },
     "wiring": {
-        *("acl", "admin", "append", "client", "coldctr", "filter", "latency"),
+        *("acl", "admin", "append", "client", "coldctr", "filter", "latency", "lite"),
         *("longpolling", "metrics", "offset", "out", "pop", "processor", "pull", "schedule"),
         *("send", "settings", "slave", "store_access", "subscription", "timer", "topic"),
         "transaction",
@@ -192,7 +195,7 @@ MANY_METHODS = {
     "broker.failover.member.MemberCore": 28,
     "broker.filter.selector_parser._Builder": 21,
     "broker.metrics.hot_path_stats.HotPathStats": 24,
-    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
+    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 29,
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,
