@@ -25,16 +25,11 @@ from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_filters import PopFilters
+from broker.pop.pop_header import PopHeader, decode_pop_frame, pop_header
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead
-from broker.pop.pop_request import (
-    PollingResult,
-    PopHeader,
-    PopRequest,
-    decode_pop_frame,
-    pop_header,
-)
+from broker.pop.pop_request import PollingResult, PopRequest
 from broker.pop.pop_retry_topics import check_can_come_back
 from broker.pop.pop_stats import PopStats
 from broker.pop.queue_walk import QueueWalk
@@ -260,24 +255,24 @@ class PopMessageProcessor(TableProcessor):
     # -- one pop -------------------------------------------------------------------------------
 
     def _run(self, request: PopRequest) -> None:
-        header, settings = request.header, self._settings
+        header, settings, is_order = request.header, self._settings, request.is_order
         drawn = int(self._random.random() * 100)  # randrange takes five times as long
         revive_queue_id = (
             POP_ORDER_REVIVE_QUEUE
-            if header.is_order
+            if is_order
             else next(self._check_points) % settings.revive_queue_num
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
         topic = self._parts.find_topic(header.topic)
         walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
-        retry = None if header.is_order else self._retry_topic(header, drawn)
+        retry = None if is_order else self._retry_topic(header, drawn)
         if retry is not None and walk.retry_first:
             self._pop_topic(request, answer, retry, walk)
         if header.queueId >= 0:
             self._pop_queue(request, answer, header.topic, header.queueId)
         elif topic is not None:
             self._pop_topic(request, answer, topic, walk)
-        if retry is not None and not walk.retry_first and answer.count < header.maxMsgNums:
+        if retry is not None and not walk.retry_first and answer.count < request.most:
             self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
 
@@ -298,21 +293,20 @@ class PopMessageProcessor(TableProcessor):
             self._pop_queue(request, answer, topic.topic_name or "", queue_id)
 
     def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
-        header, parts = request.header, self._parts
-        group = header.consumerGroup
-        offset = self._pop_offset(topic, header, queue_id)
+        parts, group, is_order = self._parts, request.group, request.is_order
+        offset = self._pop_offset(topic, request, queue_id)
         _low, high = parts.reader.offsets(topic, queue_id)
-        if header.is_order:
+        if is_order:
             assert parts.order is not None
             if parts.order.check_block(
-                header.attemptId, topic, group, queue_id, header.invisibleTime
+                request.header.attemptId, topic, group, queue_id, request.invisible_ms
             ):
                 return
             parts.inflight.clear(topic, group, queue_id)
         if (
-            answer.count >= header.maxMsgNums
+            answer.count >= request.most
             or self._is_over_threshold(topic, group, queue_id)
-            or not (header.is_order or parts.buffer.can_add(topic, group, queue_id))
+            or not (is_order or parts.buffer.can_add(topic, group, queue_id))
         ):
             answer.rest += high - offset
             return
@@ -339,20 +333,20 @@ class PopMessageProcessor(TableProcessor):
         self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int, offset: int
     ) -> tuple[int, QueueRead]:
         """From `offset` on, or from where the queue is, if it is not there. Returns where."""
-        reader, header = self._parts.reader, request.header
-        count, log_end = header.maxMsgNums - answer.count, self._parts.log_end()
+        reader = self._parts.reader
+        count, log_end = request.most - answer.count, self._parts.log_end()
         read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
         if read.status in _WRONG_OFFSET:
             offset = read.next_offset
             remote = request.connection.remote_address
-            self._parts.offsets.commit_offset(remote, header.consumerGroup, topic, queue_id, offset)
+            self._parts.offsets.commit_offset(remote, request.group, topic, queue_id, offset)
             read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
         return offset, read
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def _pop_offset(self, topic: str, header: PopHeader, queue_id: int) -> int:
-        group, parts = header.consumerGroup, self._parts
+    def _pop_offset(self, topic: str, request: PopRequest, queue_id: int) -> int:
+        group, parts = request.group, self._parts
         reset = parts.offsets.take_reset_offset(group, topic, queue_id)
         if reset is not None:
             if parts.order is not None:
@@ -362,7 +356,7 @@ class PopMessageProcessor(TableProcessor):
             return reset
         offset = parts.buffer.pop_offset(topic, group, queue_id)
         if offset is None:
-            offset = self._init_offset(topic, queue_id, header.initMode)
+            offset = self._init_offset(topic, queue_id, request.header.initMode)
             parts.offsets.commit_offset("getPopOffset", group, topic, queue_id, offset)
         return offset
 
@@ -379,15 +373,14 @@ class PopMessageProcessor(TableProcessor):
 
     def _popped(self, found: _QueuePop) -> CheckPoint:
         request, answer, topic, queue_id, offset, read = found
-        header = request.header
         return CheckPoint(
             topic,
-            header.consumerGroup,
+            request.group,
             queue_id,
             offset,
             tuple([each - offset for each in read.offsets]),
             answer.pop_time_ms,
-            header.invisibleTime,
+            request.invisible_ms,
             answer.revive_queue_id,
             read.next_offset,
         )
@@ -395,9 +388,9 @@ class PopMessageProcessor(TableProcessor):
     def _take(self, found: _QueuePop) -> None:
         """Hand messages out: note them first."""
         request, answer, topic, queue_id, offset, read = found
-        header, parts = request.header, self._parts
+        parts = self._parts
         count = len(read.offsets)
-        if header.is_order:
+        if request.is_order:
             self._note_ordered(found)
         elif not parts.buffer.add(self._popped(found)):
             answer.rest += count
@@ -412,17 +405,17 @@ class PopMessageProcessor(TableProcessor):
             info = ExtraInfo(
                 offset,
                 answer.pop_time_ms,
-                header.invisibleTime,
+                request.invisible_ms,
                 answer.revive_queue_id,
                 flag,
                 self._settings.broker_name,
             )
-            records = under_asked_topics(read.records, header.topic, info, queue_id)
+            records = under_asked_topics(read.records, request.header.topic, info, queue_id)
         answer.records += records
         size = sum(map(len, records))
         answer.size += size
-        parts.stats.add_get(header.consumerGroup, topic, count, size)
-        parts.inflight.increment(topic, header.consumerGroup, queue_id, count)
+        parts.stats.add_get(request.group, topic, count, size)
+        parts.inflight.increment(topic, request.group, queue_id, count)
 
     def _note_ordered(self, found: _QueuePop) -> None:
         request, answer, topic, queue_id, offset, read = found
@@ -444,8 +437,8 @@ class PopMessageProcessor(TableProcessor):
     def _pass_over(self, found: _QueuePop) -> None:
         """Nothing here is for the group."""
         request, _answer, topic, queue_id, _offset, read = found
-        if request.header.is_order:
-            remote, group = request.connection.remote_address, request.header.consumerGroup
+        if request.is_order:
+            remote, group = request.connection.remote_address, request.group
             self._parts.offsets.commit_offset(remote, group, topic, queue_id, read.next_offset)
         else:
             self._parts.buffer.add(self._popped(found))
@@ -473,14 +466,14 @@ class PopMessageProcessor(TableProcessor):
         values: tuple[int | bytes, ...] = (
             code,
             answer.pop_time_ms,
-            header.invisibleTime,
+            request.invisible_ms,
             answer.revive_queue_id,
             answer.rest,
             ";".join(answer.items).encode(),
             ";".join(answer.offsets).encode(),
         )
         template = ANSWER
-        if header.is_order:
+        if request.is_order:
             template = ORDER_ANSWER
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)

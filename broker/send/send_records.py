@@ -26,6 +26,7 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import (
     append_pairs,
+    common_properties,
     find_property,
     find_unique_key,
     stored_properties,
@@ -219,7 +220,7 @@ class SendRecords:
         peer: PeerHost,
         nature: TopicNature,
     ) -> list[Record]:
-        common = append_pairs(header.i, self._cluster_pair)
+        common = common_properties(header.i, self._cluster_pair)
         self._check_growth(request.body, place, len(common.encode()))
         shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []

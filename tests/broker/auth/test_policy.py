@@ -7,6 +7,7 @@ import pytest
 
 from broker.auth.policy import Acl, Action, Decision, Policy, PolicyEntry, PolicyType
 from broker.auth.resource import parse_resource, topic_resource
+from tests.support.every_row import every_row
 
 
 def entry(text: str) -> PolicyEntry:
@@ -39,7 +40,7 @@ def decision(one: Acl, name: str = "abc", *actions: Action, ip: str = "10.1.1.1"
 ALLOW, DENY = "Get Allow", "Get Deny"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("entries", "decides"),
     [
         # One entry.
