@@ -126,7 +126,7 @@ class AdminTopicProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         header = decode_header(CreateTopicRequestHeader, request.ext_fields)
         log.info("topic %s: update requested by %s", header.topic, connection.remote_address)
-        validate_topic(header.topic)
+        validate_topic(header.topic, self._topics.retry_limit)
         self._system_topics.check_not_system(header.topic)
         return header
 
@@ -160,7 +160,7 @@ class AdminTopicProcessor(TableProcessor):
         names = [config.topic_name for config in configs]
         log.info("topics %s: update requested by %s", names, connection.remote_address)
         for name in names:
-            validate_topic(name)
+            validate_topic(name, self._topics.retry_limit)
             self._system_topics.check_not_system(name)
         self._check_message_types(*configs)
         with self._change_lock:

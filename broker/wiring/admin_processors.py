@@ -52,6 +52,8 @@ class AdminProcessors:
     audit: AdminAudit
     serves: Callable[[], bool]
     """Whether the broker is not stopping."""
+    end_lite_group: Callable[[str, str], None]
+    """(group, parent): a lite group was deleted."""
 
     def build(
         self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
@@ -146,6 +148,7 @@ class AdminProcessors:
             consumer_offsets=tables.offsets,
             stats=self.statistics.manager,
             is_slave=self._is_slave,
+            end_lite_group=self.end_lite_group,
         )
         groups.serves = self.serves
         return (
