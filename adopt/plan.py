@@ -3,7 +3,7 @@
 Pure: from StoreFacts. `problems` stop an adoption, each with its way out; `steps` are what is done,
 `notes` what the operator should know. The words are the interface: docs/migrating.md follows them.
 
-Tested by tests/adopt/test_plan.py.
+Tested by tests/adopt/test_store_survey.py.
 """
 
 from __future__ import annotations
