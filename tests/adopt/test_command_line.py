@@ -31,7 +31,11 @@ def test_a_dledger_store_goes_through_the_importer(
 ) -> None:
     words = [str(golden / "dl1"), "--other", str(golden / "dl0"), "--other", str(golden / "dl2")]
     assert main(words) == DONE
-    assert "rewritten as a log of ours" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "rewritten as a log of ours" in said
+    assert "TDl 0: 11 messages, queue offsets 0 to 10" in said
+    assert main([*words, "--quick"]) == DONE
+    assert "TDl" not in capsys.readouterr().out
     assert main([*words, "--in-place"]) == REFUSED
     assert "cannot become ours in place" in capsys.readouterr().out
     assert main([*words, "--to", str(tmp_path / "new")]) == DONE

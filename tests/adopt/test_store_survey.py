@@ -82,6 +82,8 @@ def test_an_idle_rocksdbstore_of_5_5_is_set_aside_and_a_used_one_stops(
     assert facts.written_by.startswith("RocketMQ 5.4 or 5.5")
     assert facts.in_shared == {"timer": 0, "trans": 0}
     assert problems(facts) == ""
+    shutil.rmtree(root / "consumequeue")
+    assert not make_plan(survey_store(root), "", "", skip_damaged=False).is_needed
     shutil.rmtree(root / "rocksdbstore")
     timer = [((1 << 40).to_bytes(8) + b"UNIQ", bytes(12))]
     trans = [((99).to_bytes(8) + b"@T@UNIQ", bytes(8))] * 1
