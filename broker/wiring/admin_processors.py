@@ -138,18 +138,19 @@ class AdminProcessors:
 
     def _of_groups(self, clients: Broker2Client) -> tuple[TableProcessor, ...]:
         broker, tables = self.resources.options.broker, self.tables
+        groups = AdminGroupProcessor(
+            broker,
+            groups=tables.groups,
+            consumers=tables.consumers,
+            producers=tables.producers,
+            consumer_offsets=tables.offsets,
+            stats=self.statistics.manager,
+            is_slave=self._is_slave,
+            serves=self._serves,
+        )
+        groups.end_lite_group = self.end_lite_group
         return (
-            AdminGroupProcessor(
-                broker,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                producers=tables.producers,
-                consumer_offsets=tables.offsets,
-                stats=self.statistics.manager,
-                is_slave=self._is_slave,
-                end_lite_group=self.end_lite_group,
-                serves=self._serves,
-            ),
+            groups,
             AdminResetProcessor(
                 broker.broker_name,
                 clients,
