@@ -69,7 +69,6 @@ class AdminGroupProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
-        end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None,
     ) -> None:
         super().__init__(
             {
@@ -101,7 +100,8 @@ class AdminGroupProcessor(TableProcessor):
         self._consumer_offsets = consumer_offsets
         self._stats = stats
         self._is_slave = is_slave
-        self._end_lite_group = end_lite_group
+        self.end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None
+        """(group, parent): a lite group was deleted. Set before the first request."""
 
     def update_and_create_group(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -208,7 +208,7 @@ class AdminGroupProcessor(TableProcessor):
             self._consumer_offsets.remove_group(group)
             saved = self._consumer_offsets.save_if_changed() and saved
         if parent is not None:
-            self._end_lite_group(group, parent)
+            self.end_lite_group(group, parent)
         if self.config.auto_delete_unused_stats:
             self._stats.on_group_deleted(group)
         require_saved(saved, f"the deletion of group {group}")

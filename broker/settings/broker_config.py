@@ -335,10 +335,6 @@ class BrokerConfig:
     min_lite_ttl: int = setting(900_000,
         "no lite topic is deleted sooner after its last message, or after a start", unit="ms",
         ge=0, key="minLiteTTl", changeable=NOW)
-    lite_lag_count_metrics_enable: bool = setting(False,
-        "rocketmq_consumer_lag_messages has the sums of lite groups", changeable=NOW)
-    lite_lag_latency_metrics_enable: bool = setting(False,
-        "rocketmq_consumer_lag_latency has lite groups", changeable=NOW)
     lite_lag_latency_collect_enable: bool = setting(False,
         "mqadmin getLiteGroupInfo shows the lite topics whose oldest message waits longest",
         changeable=NOW)

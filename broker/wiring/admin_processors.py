@@ -148,9 +148,9 @@ class AdminProcessors:
             consumer_offsets=tables.offsets,
             stats=self.statistics.manager,
             is_slave=self._is_slave,
-            end_lite_group=self.end_lite_group,
         )
         groups.serves = self.serves
+        groups.end_lite_group = self.end_lite_group
         return (
             groups,
             AdminResetProcessor(
