@@ -193,7 +193,7 @@ MANY_METHODS = {
     "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
-    "broker.pop.pop_message_processor.PopMessageProcessor": 23,
+    "broker.pop.pop_message_processor.PopMessageProcessor": 22,
     "broker.pop.pop_revive_service.PopReviveService": 28,
     "broker.pop.pops.Pops": 26,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,

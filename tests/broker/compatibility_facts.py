@@ -101,13 +101,13 @@ GAPS_550: Final[tuple[Gap, ...]] = (
     Gap(
         "lite topics",
         LITE | {200073},
-        "not yet: code 3, and a topic with message.type=LITE is refused.",
+        "not yet: code 3; attributes of topics and groups are kept.",
     ),
 )
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
+    17: "attributes of 5.5 (docs/priority.md); COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "in pages to peers of 5.5; on the VIP port attributes as 5.3.2 and 5.3.3 read them",
     25: "an allow-list of keys (docs/settings.md)",
@@ -115,6 +115,7 @@ NOTES: Final[dict[int, str]] = {
     54: "of older releases; ours gives no secrets",
     52: "without ACL 4.9.8 does not answer; ours says so",
     201: "in pages to peers of 5.5",
+    200: "with the attributes of 5.5; a new name has 120 characters at most (29)",
     215: "that topic's queues only (docs/decisions/topics.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",
     314: "a slave refuses it, as 222",
