@@ -20,6 +20,7 @@ Tested by tests/adopt/test_adoption.py.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from typing import Any, Final
 import msgspec
 
 from adopt.config_tables import JSON_NAMES, V1_NAMES, V2_NAME, json_files, read_json
-from adopt.copied_files import check_room, copy_files, files_below
+from adopt.copied_files import Copied, check_room, copy_files, files_below
 from adopt.log_survey import LogSurvey, Progress, survey_log
 from adopt.pop_records import check_points, read_pop_records, timer_properties
 from adopt.rocks_database import is_database
@@ -55,6 +56,8 @@ from store.store_lock import StoreLock
 
 REPORT_NAME: Final = "adoption.json"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+Step = Callable[[AdoptionState], None]
+_ASIDE: Final = "adopt.aside."
 _HOST: Final = encode_host("127.0.0.1", 10911)
 _REPLACED: Final = tuple(name for each in JSON_NAMES for name in (each, f"{each}.bak"))
 _DATABASES: Final = (
@@ -77,19 +80,32 @@ class Comparison:
     differences: list[str]
 
 
-class Adoption:
-    """See the module. Use in this order: `run`, which gives the comparison."""
+class Work(ABC):
+    """The steps of one store, done in their order, and what they share. Use: `check_target`, then
+    `run`, which gives the comparison."""
 
     def __init__(self, source: Path, target: Path, progress: Callable[[str], Progress]) -> None:
-        """source and target are the same for an adoption in place."""
+        """source and target are the same for work in place."""
         self.source: Final = source
         self.target: Final = target
-        self._progress = progress
-        self._in_place: Final = source == target
+        self.progress: Final = progress
+        self.in_place: Final = source == target
+
+    @abstractmethod
+    def steps(self) -> dict[str, Step]:
+        """By the names of state.STEPS, but for the last."""
+
+    @abstractmethod
+    def is_left_out(self, state: AdoptionState, path: Path) -> bool:
+        """Whether a path below the source is not copied."""
+
+    @abstractmethod
+    def compare(self, state: AdoptionState) -> Comparison:
+        """The last step."""
 
     def check_target(self) -> None:
         """Raises StoreError: something else is there."""
-        if self._in_place:
+        if self.in_place:
             return
         one, other = self.source.resolve(), self.target.resolve()
         if one == other or one in other.parents or other in one.parents:
@@ -115,7 +131,8 @@ class Adoption:
                 if begun is None:
                     raise StoreError(f"{self.target}: nothing was begun here")
                 state = begun
-                self._check_room(state)
+                if not self.in_place:
+                    check_room(self._files(state), self.target)
                 save_state(self.target, state)
             elif begun is not None and not state.same_source(begun):
                 raise StoreError(
@@ -124,67 +141,34 @@ class Adoption:
                 )
             return self._finish(state)
 
-    def _check_room(self, state: AdoptionState) -> None:
-        if not self._in_place:
-            check_room(files_below(self.source, self._is_left_out(state)), self.target)
-
     def _finish(self, state: AdoptionState) -> Comparison:
-        steps = {
-            "copy": self._copy,
-            "tables": self._write_tables,
-            "tail": self._clear_behind,
-            "pops": self._append_pops,
-            "ends": self._write_ends,
-            "aside": self._move_aside,
-        }
-        for name, step in steps.items():
+        for name, step in self.steps().items():
             if not state.is_done(name):
                 step(state)
-                state.step = _following(name)
+                state.step = STEPS[STEPS.index(name) + 1]
                 save_state(self.target, state)
-        found = self._compare(state)
+        found = self.compare(state)
         self._write_report(state, found)
         if not found.differences:
             (self.target / ADOPTION_NAME).unlink()
             sync_directory(self.target)
         return found
 
-    # -- steps ---------------------------------------------------------------------------------
-
-    def _is_left_out(self, state: AdoptionState) -> Callable[[Path], bool]:
-        """Of the copy: what a broker of ours does not read, or what is written anew."""
-        replaces = state.config != ConfigPlace.JSON
+    def _files(self, state: AdoptionState) -> list[Copied]:
+        ours = ("lock", ADOPTION_NAME, REPORT_NAME)
 
         def is_left_out(path: Path) -> bool:
-            name = str(path)
-            if name in ("lock", ADOPTION_NAME, REPORT_NAME):
-                return True
-            if path.parent == Path("config") and path.name in _REPLACED:
-                return replaces
-            if name in _DATABASES and is_database(self.source / path):
-                return name not in QUEUE_DATABASES or not _has_topics(self.source / path)
-            is_file = not (self.source / path).is_dir()
-            return str(path.parent) in QUEUE_DATABASES and is_file
+            is_ours = str(path) in ours or path.parts[0].startswith(_ASIDE)
+            return is_ours or self.is_left_out(state, path)
 
-        return is_left_out
+        return files_below(self.source, is_left_out)
 
-    def _copy(self, state: AdoptionState) -> None:
-        if not self._in_place:
-            files = files_below(self.source, self._is_left_out(state))
-            copy_files(self.source, files, self.target, self._progress("copying"))
+    def copy(self, state: AdoptionState) -> None:
+        """The first step."""
+        if not self.in_place:
+            copy_files(self.source, self._files(state), self.target, self.progress("copying"))
 
-    def _write_tables(self, state: AdoptionState) -> None:
-        place = ConfigPlace(state.config)
-        if place is ConfigPlace.JSON:
-            return
-        tables = read_tables(self.source / "config", place)
-        config = self.target / "config"
-        for name in _REPLACED:
-            self._keep(state, config / name, moves=name.endswith(".bak"))
-        for name, data in json_files(tables).items():
-            write_atomic(config / name, data)
-
-    def _keep(self, state: AdoptionState, path: Path, *, moves: bool) -> None:
+    def keep(self, state: AdoptionState, path: Path, *, moves: bool) -> None:
         """A copy of what is replaced, or the thing itself, in the directory aside; once."""
         kept = self.target / state.aside / path.relative_to(self.target)
         if not path.exists() or kept.exists():
@@ -196,6 +180,55 @@ class Adoption:
             sync_directory(kept.parent)
         else:
             replace_file(kept, path.read_bytes())
+
+    def _write_report(self, state: AdoptionState, found: Comparison) -> None:
+        report: dict[str, Any] = {
+            "source": state.source,
+            "aside": state.aside if (self.target / state.aside).is_dir() else None,
+            "messages": found.messages,
+            "queues": found.queues,
+            "tables": found.tables,
+            "poppedMessages": found.pops,
+            "checkPoints": found.check_points,
+            "differences": found.differences,
+        }
+        replace_file(self.target / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
+
+
+class Adoption(Work):
+    """See the module."""
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def steps(self) -> dict[str, Step]:
+        """See Work."""
+        return {
+            "copy": self.copy,
+            "tables": self._write_tables,
+            "tail": self._clear_behind,
+            "pops": self._append_pops,
+            "ends": self._write_ends,
+            "aside": self._move_aside,
+        }
+
+    def is_left_out(self, state: AdoptionState, path: Path) -> bool:
+        """What a broker of ours does not read, or what is written anew."""
+        if path.parent == Path("config") and path.name in _REPLACED:
+            return state.config != ConfigPlace.JSON
+        if str(path) in _DATABASES and is_database(self.source / path):
+            return str(path) not in QUEUE_DATABASES or not _has_topics(self.source / path)
+        return str(path.parent) in QUEUE_DATABASES and not (self.source / path).is_dir()
+
+    def _write_tables(self, state: AdoptionState) -> None:
+        place = ConfigPlace(state.config)
+        if place is ConfigPlace.JSON:
+            return
+        tables = read_tables(self.source / "config", place)
+        config = self.target / "config"
+        for name in _REPLACED:
+            self.keep(state, config / name, moves=name.endswith(".bak"))
+        for name, data in json_files(tables).items():
+            write_atomic(config / name, data)
 
     def _append_pops(self, state: AdoptionState) -> None:
         """Again after a kill, the same bytes come to the same places."""
@@ -257,7 +290,7 @@ class Adoption:
             write_queue_ends(self.target, ends)
 
     def _move_aside(self, state: AdoptionState) -> None:
-        if not self._in_place:
+        if not self.in_place:
             return
         for name in _DATABASES:
             path = self.target / name
@@ -266,15 +299,16 @@ class Adoption:
             if name in QUEUE_DATABASES and _has_topics(path):
                 for file in sorted(path.iterdir()):
                     if not file.is_dir():
-                        self._keep(state, file, moves=True)
+                        self.keep(state, file, moves=True)
             else:
-                self._keep(state, path, moves=True)
+                self.keep(state, path, moves=True)
 
     # -- comparing -----------------------------------------------------------------------------
 
-    def _compare(self, state: AdoptionState) -> Comparison:
+    def compare(self, state: AdoptionState) -> Comparison:
+        """See Work."""
         log = survey_log(
-            self.target / "commitlog", check_crc=True, progress=self._progress("comparing")
+            self.target / "commitlog", check_crc=True, progress=self.progress("comparing")
         )
         tables = read_json(self.target / "config")
         added = log.records - state.log_records
@@ -301,19 +335,6 @@ class Adoption:
             differences=differences,
         )
 
-    def _write_report(self, state: AdoptionState, found: Comparison) -> None:
-        report: dict[str, Any] = {
-            "source": state.source,
-            "aside": state.aside if (self.target / state.aside).is_dir() else None,
-            "messages": found.messages,
-            "queues": found.queues,
-            "tables": found.tables,
-            "poppedMessages": found.pops,
-            "checkPoints": found.check_points,
-            "differences": found.differences,
-        }
-        replace_file(self.target / REPORT_NAME, msgspec.json.format(msgspec.json.encode(report)))
-
 
 def _queue_differences(state: AdoptionState, log: LogSurvey, points: int) -> list[str]:
     """Of each queue: the messages of the log before and now; before: those that RocksDB knew."""
@@ -339,10 +360,6 @@ def _queue_differences(state: AdoptionState, log: LogSurvey, points: int) -> lis
     return found
 
 
-def _following(step: str) -> str:
-    return STEPS[STEPS.index(step) + 1]
-
-
 def _has_topics(directory: Path) -> bool:
     """Whether file queues lie beside a database."""
     return any(path.is_dir() for path in directory.iterdir())
@@ -351,9 +368,9 @@ def _has_topics(directory: Path) -> bool:
 def name_aside(target: Path) -> str:
     """A name that nothing has yet."""
     number = 1
-    while (target / f"adopt.aside.{number}").exists():
+    while (target / f"{_ASIDE}{number}").exists():
         number += 1
-    return f"adopt.aside.{number}"
+    return f"{_ASIDE}{number}"
 
 
 def now_ms() -> int:

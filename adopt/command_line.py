@@ -21,10 +21,12 @@ from typing import Final
 from adopt.adoption import Adoption, Comparison, name_aside, now_ms
 from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
 from adopt.progress import Bar
-from adopt.state import load_state, new_state
+from adopt.state import OURS, ROCKSDB, load_state, new_state
 from adopt.store_survey import ConfigPlace, Kind, StoreFacts, survey_store
+from adopt.way_back import WayBack, notes_back, problems_back
 from conf.installation import enter_program
 from store import dledger_import
+from store.dledger.unfinished_import import refuse_unfinished
 from store.errors import StoreError
 
 DONE: Final = 0
@@ -57,14 +59,12 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
     target: Path | None = root if options.in_place else options.to
     state = load_state(target) if target is not None else None
     if options.in_place and state is not None:
-        return _finish(Adoption(root, root, bar).run(None), root)
-    if state is None and (begun := load_state(root)) is not None:
-        raise StoreError(
-            f"{root}: an adoption {'in place' if begun.in_place else f'of {begun.source}'} was "
-            "begun here and is not finished: run that command again"
-        )
+        return _finish(_work(state.direction)(root, root, bar).run(None), root, state.direction)
+    refuse_unfinished(root)
     place = ConfigPlace(state.config) if state is not None else options.config
     facts = survey_store(root, config=place, walk=not options.quick, progress=bar)
+    if options.to_rocksdb:
+        return _go_back(facts, target, bar)
     names = (options.broker_name or "", options.cluster or "")
     plan = make_plan(facts, *names, skip_damaged=options.skip_damaged)
     if target is None or plan.problems:
@@ -81,15 +81,42 @@ def _adopt(facts: StoreFacts, plan: Plan, target: Path, names: tuple[str, str], 
         _say(line)
     if in_place and not plan.is_needed:
         return DONE
-    work = Adoption(facts.root, target, bar)
+    return _do(facts, target, OURS, names, bar)
+
+
+def _go_back(facts: StoreFacts, target: Path | None, bar: Bar) -> int:
+    problems = list(problems_back(facts))
+    for line in (*facts_lines(facts), *(f"  note: {text}" for text in notes_back(facts))):
+        _say(line)
+    for text in problems:
+        _say(f"cannot go back to RocksDB: {text}")
+    if problems:
+        return REFUSED
+    if target is None:
+        _say("it can go back to RocksDB: say --to DIRECTORY, or --in-place")
+        return DONE
+    return _do(facts, target, ROCKSDB, ("", ""), bar)
+
+
+def _do(facts: StoreFacts, target: Path, direction: str, names: tuple[str, str], bar: Bar) -> int:
+    work = _work(direction)(facts.root, target, bar)
     work.check_target()
     begun = new_state(
-        facts, in_place=in_place, names=names, aside=name_aside(target), now_ms=now_ms()
+        facts,
+        direction,
+        in_place=work.in_place,
+        names=names,
+        aside=name_aside(target),
+        now_ms=now_ms(),
     )
-    return _finish(work.run(begun), target)
+    return _finish(work.run(begun), target, direction)
 
 
-def _finish(found: Comparison, target: Path) -> int:
+def _work(direction: str) -> type[Adoption] | type[WayBack]:
+    return WayBack if direction == ROCKSDB else Adoption
+
+
+def _finish(found: Comparison, target: Path, direction: str) -> int:
     before, now = found.tables
     _say(f"messages: {found.messages[0]} before, {found.messages[1]} now")
     _say(f"queues with messages: {found.queues[0]} before, {found.queues[1]} now")
@@ -102,7 +129,8 @@ def _finish(found: Comparison, target: Path) -> int:
     if found.differences:
         _say(f"{target}: not finished: counts differ, no broker starts on it")
         return DIFFERENT
-    _say(f"{target}: done; start bin/mqbroker with storePathRootDir={target}")
+    broker = "bin/mqbroker" if direction == OURS else "the Java broker, storeType=defaultRocksDB,"
+    _say(f"{target}: done; start {broker} with storePathRootDir={target}")
     return DONE
 
 
@@ -155,6 +183,11 @@ def _parser() -> argparse.ArgumentParser:
     way.add_argument("--to", type=Path, help="make a copy there; the directory stays as it is")
     way.add_argument(
         "--in-place", action="store_true", help="change the directory; what is replaced is moved"
+    )
+    parser.add_argument(
+        "--to-rocksdb",
+        action="store_true",
+        help="the way back: a store of ours for a Java broker with storeType=defaultRocksDB",
     )
     parser.add_argument("--json", action="store_true", help="what was found, for programs")
     parser.add_argument("--quick", action="store_true", help="look without reading the log")

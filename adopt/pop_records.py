@@ -40,6 +40,8 @@ class PopRecord(NamedTuple):
     invisible_time: int
     offset: int
     attempts: int
+    suspends: bool = False
+    """5.5: it comes again without counting as an attempt."""
 
 
 def read_pop_records(directory: Path) -> tuple[list[PopRecord], list[str]]:
@@ -67,6 +69,7 @@ def _decode(key: bytes, value: bytes) -> PopRecord:
         _number(tree.get("invisibleTime"), _INT63),
         _number(tree.get("offset"), _INT63),
         _number(tree.get("attemptTimes", 0), _INT31),
+        tree.get("suspend") is True,
     )
     if decode_pop_time(key) != record.pop_time + record.invisible_time:
         raise DamagedEntryError(f"key and record of a pop differ: {value[:80]!a}")
@@ -87,25 +90,25 @@ def _number(value: object, limit: int) -> int:
 
 def check_points(records: Iterable[PopRecord], broker_name: str) -> list[PopCheckPoint]:
     """One for each pop of a queue, in the order in which they become visible."""
-    pops: dict[tuple[str, str, int, int, int, int], list[int]] = {}
+    pops: dict[PopRecord, list[int]] = {}
     for record in records:
-        key = (*record[:5], record.attempts)
-        pops.setdefault(key, []).append(record.offset)
+        pops.setdefault(record._replace(offset=0), []).append(record.offset)
     found = []
-    for (group, topic, queue_id, pop_time, invisible, attempts), offsets in pops.items():
+    for pop, offsets in pops.items():
         for part in _parts(sorted(set(offsets))):
             found.append(
                 PopCheckPoint(
                     start_offset=part[0],
-                    pop_time=pop_time,
-                    invisible_time=invisible,
+                    pop_time=pop.pop_time,
+                    invisible_time=pop.invisible_time,
                     num=len(part),
-                    queue_id=queue_id,
-                    topic=topic,
-                    group=group,
+                    queue_id=pop.queue_id,
+                    topic=pop.topic,
+                    group=pop.group,
                     queue_offset_diff=[offset - part[0] for offset in part],
                     broker_name=broker_name,
-                    re_put_times=str(min(attempts, 127)) if attempts else None,
+                    re_put_times=str(min(pop.attempts, 127)) if pop.attempts else None,
+                    suspend=pop.suspends or None,
                 )
             )
     return sorted(found, key=lambda point: (point.revive_time, point.key))
@@ -134,4 +137,4 @@ def timer_properties(point: PopCheckPoint, revive_topic: str, precision_ms: int 
         "TIMER_OUT_MS": str(slot_ms),
         "REAL_QID": str(REVIVE_QUEUE_ID),
     }
-    return "\x02".join(f"{name}\x01{value}" for name, value in pairs.items()).encode()
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()

@@ -130,7 +130,8 @@ def _library() -> ModuleType:
             "installed: use bin/mqadopt of a checkout, which installs it, or "
             "`pip install 'rocketmq-python-broker[adopt]'`"
         ) from error
-    return rocksdict
+    library: ModuleType = rocksdict
+    return library
 
 
 def _options(library: ModuleType, *, creates: bool = False) -> Any:

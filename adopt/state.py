@@ -20,6 +20,8 @@ from store.dledger.unfinished_import import ADOPTION_NAME
 from store.errors import StoreError
 
 STEPS: Final = ("copy", "tables", "tail", "pops", "ends", "aside", "compare")
+OURS: Final = "ours"
+ROCKSDB: Final = "rocksdb"
 _FORMAT: Final = 1
 QueueState = tuple[str, int, int, int, int]
 """Topic, queue id, messages in the log, the queue offset behind the last of them, and the one that
@@ -30,6 +32,8 @@ class AdoptionState(msgspec.Struct, kw_only=True):
     """See the module."""
 
     format: int = _FORMAT
+    direction: str
+    """ours, or rocksdb (way_back.py)."""
     source: str
     in_place: bool
     step: str = STEPS[0]
@@ -60,7 +64,7 @@ class AdoptionState(msgspec.Struct, kw_only=True):
     def same_source(self, other: AdoptionState) -> bool:
         """Whether both were begun on the same bytes, as far as counts tell."""
         return (
-            self.source == other.source
+            (self.source, self.direction) == (other.source, other.direction)
             and self.in_place == other.in_place
             and (self.log_end, self.log_records) == (other.log_end, other.log_records)
             and self.queues == other.queues
@@ -69,9 +73,15 @@ class AdoptionState(msgspec.Struct, kw_only=True):
 
 
 def new_state(
-    facts: StoreFacts, *, in_place: bool, names: tuple[str, str], aside: str, now_ms: int
+    facts: StoreFacts,
+    direction: str,
+    *,
+    in_place: bool,
+    names: tuple[str, str],
+    aside: str,
+    now_ms: int,
 ) -> AdoptionState:
-    """Before the first step. names: of the broker and the cluster."""
+    """Before the first step. direction: OURS or ROCKSDB; names: of the broker and the cluster."""
     assert facts.log is not None, "walked"
     log, known = facts.log, facts.queues
     queues: list[QueueState] = []
@@ -88,6 +98,7 @@ def new_state(
         if seen != (found.known if found is not None else 0) and not is_deleted:
             unlike[f"{name[0]}/{name[1]}"] = seen
     return AdoptionState(
+        direction=direction,
         source=str(facts.root.resolve()),
         in_place=in_place,
         config=str(facts.config),

@@ -280,14 +280,10 @@ SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
     "what a deleted group has popped is not revived, and a group that is lost is put back": _keys(
         "popReviveSkipIfGroupAbsent"
     ),
-    "there are no lite topics": _keys(
+    "events of lite topics are never dropped, and reach a client at once": _keys(
         """
-        enableLiteEventMode enableLitePopLog enableLmqQuota liteEventCapacityCacheTtlMs
-        liteEventCheckInterval liteEventFullDispatchDelayTime
-        liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
-        liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK
-        liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills liteTtlCheckInterval
-        maxClientEventCount maxLiteSubscriptionCount minLiteTTl
+        enableLiteEventMode enableLitePopLog liteEventCapacityCacheTtlMs
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
         """
     ),
 }

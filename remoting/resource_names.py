@@ -16,6 +16,7 @@ Tested by tests/remoting/test_resource_names.py.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from remoting.errors import RequestError
@@ -45,9 +46,15 @@ def is_legal_topic(topic: str, retry_limit: int = RETRY_TOPIC_MAX_LENGTH) -> boo
 
 
 def is_legal_pop_retry_topic(topic: str, retry_limit: int = RETRY_TOPIC_MAX_LENGTH) -> bool:
-    """Whether the broker may make a pop retry topic of this name (key_builder.py)."""
-    name = topic.replace("+", "_", 1)
-    return topic.startswith("%RETRY%") and is_legal_topic(name, retry_limit)
+    """Whether the broker may make a pop retry topic of this name (key_builder.py). retry_limit: as
+    of is_legal_topic."""
+    return len(topic) <= retry_limit and _is_pop_retry_name(topic)
+
+
+@lru_cache(maxsize=1024)
+def _is_pop_retry_name(topic: str) -> bool:
+    """Kept, as every pop asks; only short names come here."""
+    return topic.startswith("%RETRY%") and _matches(topic.replace("+", "_", 1)) is not None
 
 
 def is_legal_group(group: str) -> bool:

@@ -38,6 +38,7 @@ COMPILED_MODULES: Final = (
     "broker.pop.pop_message_processor",
     "broker.pop.pop_message_reader",
     "broker.pop.pop_queue_check",
+    "broker.pop.pop_request",
     "broker.pop.pop_retry_topics",
     "broker.pop.pops",
     "broker.pop.request_clock",

@@ -18,6 +18,7 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
+from broker.subscription.group_attributes import lite_bind_topic
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from remoting.body.client_connection import (
     Connection,
@@ -68,6 +69,7 @@ class AdminGroupProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
+        end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None,
         serves: Callable[[], bool] = lambda: True,
     ) -> None:
         """serves: whether the broker is not stopping."""
@@ -99,6 +101,7 @@ class AdminGroupProcessor(TableProcessor):
         self._consumer_offsets = consumer_offsets
         self._stats = stats
         self._is_slave = is_slave
+        self._end_lite_group = end_lite_group
 
     def update_and_create_group(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -169,7 +172,7 @@ class AdminGroupProcessor(TableProcessor):
 
     def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """207: delete the group's settings, and its offsets if requested (4.x and 5.x use different
-        fields for that)."""
+        fields for that), a lite group's always."""
         refuse_on_slave(self._is_slave())
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         group = header.group_name
@@ -198,10 +201,14 @@ class AdminGroupProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS)
 
     def _delete(self, group: str, *, removes_offsets: bool) -> None:
+        config = self._groups.find(group)
+        parent = None if config is None else lite_bind_topic(config.attributes)
         saved = self._groups.delete(group)
-        if removes_offsets:
+        if removes_offsets or parent is not None:
             self._consumer_offsets.remove_group(group)
             saved = self._consumer_offsets.save_if_changed() and saved
+        if parent is not None:
+            self._end_lite_group(group, parent)
         if self.config.auto_delete_unused_stats:
             self._stats.on_group_deleted(group)
         require_saved(saved, f"the deletion of group {group}")

@@ -30,6 +30,7 @@ from broker.auth.resource import (
     topic_resource,
 )
 from remoting.body.heartbeat import HeartbeatData
+from remoting.body.lite import LiteSubscriptionCtlRequestBody
 from remoting.body.lock_batch import LockBatchRequestBody
 from remoting.body.subscription_group_config import (
     DeleteSubscriptionGroupListRequestBody,
@@ -226,6 +227,17 @@ def _popped(action: Action) -> NeededOf:
     return needed
 
 
+def _lite_subscribed(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    """200071: group and parent of each change (RocketMQ: only its proxy asks)."""
+    if not request.body:
+        return
+    for change in LiteSubscriptionCtlRequestBody.from_request(request.body).subscription_set:
+        if change.group:
+            yield Needed(group_resource(change.group), _SUB)
+        if change.topic:
+            yield Needed(topic_resource(change.topic), _SUB)
+
+
 # -- where RocketMQ asks for nothing -------------------------------------------------------------
 
 
@@ -291,6 +303,8 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.CHANGE_MESSAGE_INVISIBLETIME: _popped(Action.SUB),
     Code.PEEK_MESSAGE: _popped(Action.SUB),
     Code.NOTIFICATION: _popped(Action.SUB),
+    Code.POP_LITE_MESSAGE: _popped(Action.SUB),
+    Code.LITE_SUBSCRIPTION_CTL: _lite_subscribed,
     Code.POLLING_INFO: _popped(Action.GET),
     # Topics, groups, offsets.
     Code.UPDATE_AND_CREATE_TOPIC: _fields(Action.CREATE, "Topic topic"),
@@ -319,7 +333,13 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.INVOKE_BROKER_TO_RESET_OFFSET: _fields(Action.UPDATE, "Group group", "Topic topic"),
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _fields(Action.GET, *_TOPIC_AND_GROUP),
     Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _fields(Action.GET, "Topic topic"),
+    Code.GET_PARENT_TOPIC_INFO: _fields(Action.GET, "Topic topic"),
+    Code.GET_LITE_TOPIC_INFO: _fields(Action.GET, "Topic parentTopic"),
+    Code.GET_LITE_CLIENT_INFO: _fields(Action.GET, "Topic parentTopic", "Group group"),
+    Code.GET_LITE_GROUP_INFO: _fields(Action.GET, "Group group"),
+    Code.TRIGGER_LITE_DISPATCH: _fields(Action.UPDATE, "Group group"),
     # The broker.
+    Code.GET_BROKER_LITE_INFO: _cluster(Action.GET),
     Code.GET_PRODUCER_CONNECTION_LIST: _cluster(Action.GET),
     Code.GET_ALL_PRODUCER_INFO: _cluster(Action.GET),
     Code.VIEW_BROKER_STATS_DATA: _cluster(Action.GET),

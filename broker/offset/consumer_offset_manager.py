@@ -190,6 +190,18 @@ class ConsumerOffsetManager(JsonConfigManager):
         """Remove a topic (215): a topic that is created again must not start with old offsets."""
         return self._remove(lambda found, _: found == topic, f"topic {topic}")
 
+    def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget where a group stands in one queue, without a look at others: of the queues of lite
+        topics there may be very many."""
+        with self._lock:
+            queues = self._table.get(f"{topic}@{group}")
+            if queues is not None and queues.pop(queue_id, None) is not None:
+                if not queues:
+                    del self._table[f"{topic}@{group}"]
+                self.mark_changed()
+            for table in (self._resets, self._pulled):
+                table.pop((group, topic, queue_id), None)
+
     def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
         with self._lock:
             gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]

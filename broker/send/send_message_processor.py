@@ -138,6 +138,7 @@ class SendMessageProcessor:
             self._placement,
             cluster_pair=self._cluster_pair,
             batch_limit=BATCH_GROWTH * settings.max_message_size,
+            lmq_quota=settings.lmq_quota,
         )
         self._waiters = waiters
         self._stats = stats

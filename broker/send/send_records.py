@@ -26,11 +26,13 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import (
     append_pairs,
+    common_properties,
     find_property,
     find_unique_key,
     stored_properties,
     without_property,
 )
+from broker.send.lite_sends import with_lite_queue
 from broker.send.mapped_send import MappedSend
 from broker.send.marks import FIFO, marks_of, message_type
 from broker.send.placement import Placement
@@ -117,15 +119,17 @@ class SendRecords:
         *,
         cluster_pair: str,
         batch_limit: int,
+        lmq_quota: bool = False,
     ) -> None:
         """cluster_pair: the property CLUSTER with its value. batch_limit: bytes that the records of
-        one batch may take."""
+        one batch may take. lmq_quota: enableLmqQuota."""
         self._log = commit_log
         self._find_group = find_group
         self._rules = rules
         self._placement = placement
         self._cluster_pair = cluster_pair
         self._batch_limit = batch_limit
+        self._lmq_quota = lmq_quota
 
     def of(
         self,
@@ -148,9 +152,11 @@ class SendRecords:
             sent = Sent(header.i, queue_id, topic.entry.name, topic.write_queues, mapped is None)
             header.i, queue_id, *_ = rewritten(sent)
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
+        if self._log.lmq is not None and kind == SINGLE:
+            header.i = with_lite_queue(header.i, header.b)
         stored = self._stored(request, header, topic, queue_id, PeerHost.of(connection))
         all_properties = (record.properties for record in stored.records)
-        check_light_room(self._log.lmq, stored.topic.name, all_properties)
+        check_light_room(self._log.lmq, stored.topic.name, all_properties, is_quota=self._lmq_quota)
         return stored
 
     def _stored(
@@ -214,7 +220,7 @@ class SendRecords:
         peer: PeerHost,
         nature: TopicNature,
     ) -> list[Record]:
-        common = append_pairs(header.i, self._cluster_pair)
+        common = common_properties(header.i, self._cluster_pair)
         self._check_growth(request.body, place, len(common.encode()))
         shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []

@@ -316,6 +316,33 @@ class BrokerConfig:
     use_server_side_reset_offset: bool = setting(False,
         "a reset of a group's offsets (222) is stored here and passed to the next pulls, as 5.3 "
         "does by default; without it the group's members are notified (220)", changeable=NOW)
+    max_lite_subscription_count: int = setting(100_000,
+        "subscriptions of lite topics by clients, and those clients, at a time", ge=1,
+        changeable=NOW)
+    max_client_event_count: int = setting(100,
+        "lite topics with something for one client, before another of its group is preferred; of "
+        "groups without lite.sub.client.max.event.cnt", ge=1, changeable=NOW)
+    lite_event_check_interval: int = setting(10_000,
+        "how often it is looked for clients that fetch nothing of their lite topics", unit="ms",
+        ge=100)
+    lite_subscription_check_interval: int = setting(120_000,
+        "how often it is looked for clients that do not repeat their subscriptions", unit="ms",
+        ge=100)
+    lite_subscription_check_timeout_mills: int = setting(180_000,
+        "how long such a client keeps them", unit="ms", ge=1_000, changeable=NOW)
+    lite_ttl_check_interval: int = setting(120_000,
+        "how often lite topics whose lite.topic.expiration is over are deleted", unit="ms", ge=100)
+    min_lite_ttl: int = setting(900_000,
+        "no lite topic is deleted sooner after its last message, or after a start", unit="ms",
+        ge=0, key="minLiteTTl", changeable=NOW)
+    lite_lag_count_metrics_enable: bool = setting(False,
+        "rocketmq_consumer_lag_messages has the sums of lite groups", changeable=NOW)
+    lite_lag_latency_metrics_enable: bool = setting(False,
+        "rocketmq_consumer_lag_latency has lite groups", changeable=NOW)
+    lite_lag_latency_collect_enable: bool = setting(False,
+        "mqadmin getLiteGroupInfo shows the lite topics whose oldest message waits longest",
+        changeable=NOW)
+    lite_lag_latency_top_k: int = setting(50, "most of these", ge=1, changeable=NOW)
     enable_lmq_stats: bool = setting(False,
         "with enableLmq: keep statistics for each light queue and group, not for all together",
         changeable=AFTER_RESTART)

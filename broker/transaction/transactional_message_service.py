@@ -280,11 +280,11 @@ class TransactionalMessageService:
         ):
             return _Step(_Verdict.DISCARD, half, half.properties, original)
         immunity_s = number_in(half, CHECK_IMMUNITY)
-        if immunity_s is not None and age_ms < self._immunity_ms(immunity_s):
+        if immunity_s is not None and age_ms <= self._immunity_ms(immunity_s):
             first = half.queue_offset if original is None else original
             renewed = with_number(half, PREPARED_QUEUE_OFFSET, first)
             return _fitting(_Step(_Verdict.RENEW, half, renewed, original))
-        if immunity_s is None and 0 <= age_ms < self._settings.time_out_ms:
+        if immunity_s is None and 0 <= age_ms <= self._settings.time_out_ms:
             return _Step(_Verdict.LATER, half, half.properties, original)
         return _fitting(_Step(_Verdict.CHECK, half, properties, original))
 

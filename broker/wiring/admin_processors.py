@@ -6,6 +6,7 @@ Tested by tests/broker/wiring/test_routes.py.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.acl.access import Access
@@ -50,6 +51,8 @@ class AdminProcessors:
     access: Access
     outside: Outside
     audit: AdminAudit
+    end_lite_group: Callable[[str, str], None]
+    """(group, parent): a lite group was deleted."""
 
     def build(
         self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
@@ -144,6 +147,7 @@ class AdminProcessors:
                 consumer_offsets=tables.offsets,
                 stats=self.statistics.manager,
                 is_slave=self._is_slave,
+                end_lite_group=self.end_lite_group,
                 serves=self._serves,
             ),
             AdminResetProcessor(

@@ -39,6 +39,7 @@ from broker.wiring.store_side import StoreSide
 from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.lmq_places import LMQ_QUEUE_ID
 from store.stored_units import CQ_UNIT
 
 _CLEAN_MS: Final = 30_000
@@ -108,7 +109,7 @@ class PopPath:
         self.ack: Final = AckMessageProcessor(
             acks, self._queues, tables.offsets, order, waiters, stats
         )
-        self._change = ChangeInvisibleTimeProcessor(
+        self.change: Final = ChangeInvisibleTimeProcessor(
             self.buffer,
             acks,
             self._queues,
@@ -121,7 +122,7 @@ class PopPath:
     @property
     def processors(self) -> tuple[TableProcessor, ...]:
         """Of the codes of pop."""
-        return self.pop, self.ack, self._change
+        return self.pop, self.ack, self.change
 
     # -- life (loop thread) --------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class PopPath:
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
-        self.pop.is_held = False
+        self.pop.admission.is_held = False
         if self._serves:
             self.buffer.on_work()
             return
@@ -259,6 +260,10 @@ class PopPath:
             return False
         phy_offset, _size, _tags = CQ_UNIT.unpack(unit)
         return bool(self._log_end() - phy_offset <= self._store.memory_limit)
+
+    def is_young(self, lmq: str) -> bool:
+        """Whether a light queue's first message is so near the log's end."""
+        return self._is_in_memory(lmq, LMQ_QUEUE_ID, 0)
 
     def _is_known(self, topic: str, group: str) -> bool:
         return self._tables.topics.find(topic) is not None and (

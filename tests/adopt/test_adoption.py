@@ -336,7 +336,7 @@ def test_no_broker_starts_on_half_of_it(
         refuse_unfinished(tmp_path / "new")
     status, said = run(tmp_path / "new")
     assert status == REFUSED
-    assert "run that command again" in said
+    assert "run bin/mqadopt again as before" in said
 
 
 def test_another_source_does_not_go_on(

@@ -95,6 +95,14 @@ FOUND = {
         [heartbeat("application")],
         [heartbeat("nobody")],
     ],
+    "lite topics": [
+        [send(i="__LITE_TOPIC\x01s1"), send(i="__LITE_TOPIC\x01s1\x02INNER_MULTI_DISPATCH\x01x")],
+        [send(i="__LITE_TOPIC\x01a b"), send(i="__LITE_TOPIC\x01"), send()],
+        [Ask(11, PULL | {"liteTopic": lite}) for lite in ("s1", "", "a b")],
+        [Ask(361, PULL | {"liteTopic": "s1"}, binary=True)],
+        [Ask(200050, POP)],
+        [Ask(200051, ACK | {"liteTopic": "s1"}), Ask(200051, ACK | {"liteTopic": ""})],
+    ],
 }
 """What has once come out differently: turns."""
 USUAL = {

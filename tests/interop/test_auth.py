@@ -1,4 +1,4 @@
-"""Users and ACLs of 5.x: ours and a 5.3.3 broker, asked the same, answer the same.
+"""Users and ACLs of 5.x: ours and a 5.5.0 broker, asked the same, answer the same.
 
 One broker of each kind with the same settings. Requests are signed and sent as they are, and the
 answers compared: of the twelve operators' codes, of wrong senders, and of random ACLs, whose
@@ -109,7 +109,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, namesrv: harness.NameServer) 
         (conf / "plain_acl.yml").write_text(ACCOUNTS)
     home = {"rocketmqHome": str(directory / "ours" / "java-home")}
     brokers = [
-        harness.broker(harness.JAVA_5, directory / "java", None, name="broker-auth", conf=SETTINGS),
+        harness.broker("java-5.5", directory / "java", None, name="broker-auth", conf=SETTINGS),
         harness.broker(
             "ours", directory / "ours", namesrv.address, name="broker-auth", conf=SETTINGS | home
         ),

@@ -17,9 +17,10 @@ from broker.pop.notification_processor import (
     NotificationProcessor,
     NotificationRequest,
 )
+from broker.pop.pop_header import PopHeader
 from broker.pop.pop_long_polling_service import PollingLimits
 from broker.pop.pop_message_processor import PopMessageProcessor
-from broker.pop.pop_request import PopHeader, PopRequest
+from broker.pop.pop_request import PopRequest
 from remoting.connection import Connection
 from remoting.remoting_command import RemotingCommand
 from store.errors import MessageIllegalError

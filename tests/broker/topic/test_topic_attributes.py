@@ -18,6 +18,7 @@ from broker.topic.topic_attributes import (
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from tests.remoting.golden_frames import GOLDEN
+from tests.support.every_row import every_row
 
 Attributes = dict[str, str] | None
 
@@ -53,7 +54,7 @@ TWICE_WRONG = "+message.type=FIFO,-message.type"
 HAS_NO_VALUE = re.compile(r"\+[a-z.]+==?(FIFO)?|=")
 
 
-@pytest.mark.parametrize(("current", "change", "result"), list(_answers_of_java()))
+@every_row(("current", "change", "result"), list(_answers_of_java()))
 def test_the_rules_of_java(current: Attributes, change: str, result: str) -> None:
     before = None if current is None else dict(current)
     if not result.startswith("!"):
