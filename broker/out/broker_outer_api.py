@@ -317,17 +317,24 @@ class BrokerOuterAPI:
         return routes
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """21, 43, 45, 201 or 402 to the broker at "ip:port"; returns the body, None if it has no
-        such table.
+        """43, 45 or 402 to the broker at "ip:port"; returns the body, None if it has no such table.
 
         Raises RemotingError, and BrokerAnswerError for any response without a table.
         """
-        response = self.client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
+        answer = self.get_page(broker, code, {}, timeout_ms)
+        return None if answer is None else answer.body
+
+    def get_page(
+        self, broker: str, code: RequestCode, fields: Mapping[str, str], timeout_ms: int
+    ) -> RemotingCommand | None:
+        """As get_table, with fields that ask for a page of it (21, 201); returns the answer."""
+        request = RemotingCommand.request(code, dict(fields))
+        response = self.client.invoke_sync(broker, request, timeout_ms)
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
             return None
         if response.code != ResponseCode.SUCCESS or not response.body:
             raise refusal_of(broker, code, response)
-        return response.body
+        return response
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
         """60 to the broker at "ip:port". Raises RemotingError, BrokerAnswerError."""

@@ -6,6 +6,7 @@ Tested by tests/broker/wiring/test_routes.py.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.acl.access import Access
@@ -30,6 +31,7 @@ from broker.metrics.metrics_dump import dump_settings
 from broker.metrics.metrics_dump_files import DumpSettings
 from broker.processor.table_processor import TableProcessor
 from broker.settings.config_update import BrokerConfigUpdate
+from broker.supervisor.control_slots import REMOTING_READY
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.outside import Outside
 from broker.wiring.process_resources import ProcessResources
@@ -49,6 +51,8 @@ class AdminProcessors:
     access: Access
     outside: Outside
     audit: AdminAudit
+    end_lite_group: Callable[[str, str], None]
+    """(group, parent): a lite group was deleted."""
 
     def build(
         self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
@@ -70,7 +74,11 @@ class AdminProcessors:
                 commands=self.store.store_commands,
             ),
             AdminAclProcessor(self.access.manager, identity),
-            AdminModeProcessor(self.resources.clock.monotonic_ms, self.outside.member_commands),
+            AdminModeProcessor(
+                self.resources.clock.monotonic_ms,
+                self.outside.member_commands,
+                has_timers=self.resources.options.store.timer_wheel_enable,
+            ),
             replication.processor,
             replication.damage_repair.processor,
             self._of_metrics(),
@@ -108,6 +116,7 @@ class AdminProcessors:
                 commands=self.store.store_commands,
                 stats=self.statistics.manager,
                 is_slave=self._is_slave,
+                serves=self._serves,
             ),
             AdminQueueProcessor(store, tables.consumers, tables.filters.find),
             AdminOffsetProcessor(
@@ -138,6 +147,8 @@ class AdminProcessors:
                 consumer_offsets=tables.offsets,
                 stats=self.statistics.manager,
                 is_slave=self._is_slave,
+                end_lite_group=self.end_lite_group,
+                serves=self._serves,
             ),
             AdminResetProcessor(
                 broker.broker_name,
@@ -150,6 +161,9 @@ class AdminProcessors:
                 is_slave=self._is_slave,
             ),
         )
+
+    def _serves(self) -> bool:
+        return bool(self.resources.page.counters[REMOTING_READY])
 
     def _is_slave(self) -> bool:
         return self.resources.role.is_slave

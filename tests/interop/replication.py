@@ -28,12 +28,12 @@ from tests.interop.processes import PeerError, wait_until
 PAIRS = (
     ("ours", "ours"),
     ("ours", "java-4.9"),
-    ("ours", "java-5.3"),
+    ("ours", harness.JAVA_5),
     ("java-4.9", "ours"),
-    ("java-5.3", "ours"),
+    (harness.JAVA_5, "ours"),
 )
 """(master's kind, slave's kind): every pair that contains ours."""
-EVERY_KIND = (("ours", "ours"), ("ours", "java-5.3"), ("java-4.9", "ours"))
+EVERY_KIND = (("ours", "ours"), ("ours", harness.JAVA_5), ("java-4.9", "ours"))
 """Each kind of broker once, each way once: in every run where PAIRS are in a long one."""
 SEND_OK = "SEND_OK"
 SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
@@ -112,8 +112,8 @@ class Group:
         self.name = name
         self.role = role
         common = {**_COMMON, **(conf or {})}
-        # A SYNC_MASTER waits for all; that is the default with one slave, but not of a 5.3.3 one.
-        is_told = role == "SYNC_MASTER" and (kinds[0] == "java-5.3" or len(kinds) > 2)
+        # A SYNC_MASTER waits for all; that is the default with one slave, but not of one since 5.0.
+        is_told = role == "SYNC_MASTER" and (kinds[0] in harness.KINDS_5 or len(kinds) > 2)
         waiting = {"inSyncReplicas": str(len(kinds))} if is_told else {}
         self.master = harness.broker(
             kinds[0],

@@ -25,7 +25,7 @@ def test_slaves_of_every_kind(tmp_path: Path, broker_kind: str, namesrv_kind: st
     if broker_kind != "ours":
         pytest.skip("about our master")
     namesrv = harness.name_server(namesrv_kind, tmp_path / "namesrv").start()
-    kinds = ("ours", "ours", "java-4.9", "java-5.3")
+    kinds = ("ours", "ours", "java-4.9", harness.JAVA_5)
     group = Group(tmp_path, namesrv.address, kinds).start()
     ours, java_49, _ = group.slaves
     try:
