@@ -18,7 +18,6 @@ import errno
 import logging
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple
@@ -29,7 +28,7 @@ from ha.pending_peer import PROOF_MS, First, FormOf, PendingPeer, local_ip
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ
-from ha.transport import Transport, open_transport
+from ha.transport import Transport, is_tls_error, open_transport
 from ipc.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
@@ -199,20 +198,24 @@ class AcceptSocketService(ServiceThread, Generic[First]):
             event = peer.advance()
         except HandshakeError as error:
             self._refuse(peer, error.reason, str(error))
-        except ssl.SSLError as error:
-            self._refuse(
-                peer,
-                RefusalReason.TLS,
-                f"TLS failed: {error.reason or error}; haTlsEnable must be true on both sides, "
-                "with certificates that the other side's haTlsTrustedCertificates accept",
-            )
         except OSError as error:
-            self._refuse(peer, RefusalReason.NETWORK, f"before its first report: {error.strerror}")
+            self._refuse_broken(peer, error)
         else:
             if event:
                 self._watch(peer, event)
             else:
                 self._present(peer)
+
+    def _refuse_broken(self, peer: PendingPeer[First], error: OSError) -> None:
+        if not is_tls_error(error):
+            self._refuse(peer, RefusalReason.NETWORK, f"before its first report: {error.strerror}")
+            return
+        self._refuse(
+            peer,
+            RefusalReason.TLS,
+            f"TLS failed: {error.reason or error}; haTlsEnable must be true on both sides, "
+            "with certificates that the other side's haTlsTrustedCertificates accept",
+        )
 
     def _watch(self, peer: PendingPeer[First], event: int) -> None:
         fd = peer.transport.fileno()

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from ha.autoswitch_frame import (
     MAX_TRANSFER_BODY,
     REPORT_SIZE,
@@ -28,6 +26,7 @@ from ha.autoswitch_frame import (
     AutoSwitchFrameError,
     HAConnectionState,
 )
+from ha.frame_checksum import crc32c
 from ha.refusals import RefusalReason
 
 _HEAD: Final = Struct(">iII")

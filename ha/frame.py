@@ -22,7 +22,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
+from ha.frame_checksum import crc32c
 
 FRAME_HEADER: Final = Struct(">qi")
 CHECKED_HEADER: Final = Struct(">qiII")

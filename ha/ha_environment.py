@@ -5,8 +5,8 @@ Pure data, made once a process by HAService; read by all its threads.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ha.ha_config import HaConfig
 from ha.handshake import OwnIdentity
@@ -14,6 +14,9 @@ from ha.selector_factory import SelectorFactory
 from ha.trusted_peers import TrustedPeers
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ receiving, reporting) and turned into a log line and a counter there. It knows n
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING, Final
 
 from ha.refusals import RefusalReason
 
 if TYPE_CHECKING:
+    import ssl
+
     # numpy, which a master does not need, takes longer to import than the rest of its process.
     from ha.record_validator import BadRecord
 

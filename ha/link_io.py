@@ -5,11 +5,9 @@ Never blocks; called by the thread that follows the master. Knows no frames.
 
 from __future__ import annotations
 
-import ssl
-
 from ha.link_errors import LinkClosedError, tls_failure
 from ha.refusals import RefusalReason
-from ha.transport import Transport
+from ha.transport import Transport, is_tls_error
 
 
 def receive_into(transport: Transport, view: memoryview, at_end: str) -> int:
@@ -17,10 +15,8 @@ def receive_into(transport: Transport, view: memoryview, at_end: str) -> int:
     connection, after that it has. Raises LinkClosedError."""
     try:
         count = transport.recv_into(view)
-    except ssl.SSLError as error:
-        raise tls_failure(error) from error
     except OSError as error:
-        raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
+        raise _broken(error, "receiving") from error
     if count == 0:
         raise LinkClosedError(RefusalReason.NETWORK, f"the master closed the connection{at_end}")
     return count or 0
@@ -30,10 +26,14 @@ def send(transport: Transport, data: bytes) -> int:
     """How many bytes of a report were taken. Raises LinkClosedError."""
     try:
         return transport.send((data,))
-    except ssl.SSLError as error:
-        raise tls_failure(error) from error
     except OSError as error:
-        raise LinkClosedError(RefusalReason.NETWORK, f"reporting failed: {error}") from error
+        raise _broken(error, "reporting") from error
+
+
+def _broken(error: OSError, what: str) -> LinkClosedError:
+    if is_tls_error(error):
+        return tls_failure(error)
+    return LinkClosedError(RefusalReason.NETWORK, f"{what} failed: {error}")
 
 
 def silence_left_ms(silent_ms: int, limit_ms: int) -> int:

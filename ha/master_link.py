@@ -16,9 +16,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
+from ha.frame_checksum import crc32c
 from ha.frame_room import FrameRoom
 from ha.ha_config import HaConfig
 from ha.link_errors import LinkClosedError, bad_record, wrong_checksum

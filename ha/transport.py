@@ -17,14 +17,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import ssl
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from ha.ha_config import HaConfig
-from ipc.tls_channel import TlsChannel
+
+if TYPE_CHECKING:
+    # 0.6 MiB in each process, most of which never speak TLS.
+    import ssl
 
 _TLS_CHUNK: Final = 128 << 10
 """Most bytes encrypted in one call: the other thread's calls wait for it."""
@@ -172,6 +175,8 @@ class TlsTransport(_SocketEnd):
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         """Takes over a connected socket; nothing is sent before `handshake`."""
+        from ipc.tls_channel import TlsChannel
+
         super().__init__(sock)
         self._channel = TlsChannel(
             sock,
@@ -235,6 +240,13 @@ class TlsTransport(_SocketEnd):
             return count
 
 
+def is_tls_error(error: OSError) -> TypeGuard[ssl.SSLError]:
+    """Whether TLS raised it. Without TLS its module is not loaded, and need not be: there may be
+    no descriptor left to load it with."""
+    loaded = sys.modules.get("ssl")
+    return loaded is not None and isinstance(error, loaded.SSLError)
+
+
 def open_transport(
     sock: socket.socket, tls: ssl.SSLContext | None, *, server_side: bool
 ) -> PlainTransport | TlsTransport:
@@ -252,6 +264,8 @@ def make_tls_context(config: HaConfig, *, server_side: bool) -> ssl.SSLContext |
     """
     if not config.ha_tls_enable:
         return None
+    import ssl
+
     certificate = _pem("haTlsCertificate", config.ha_tls_certificate)
     private_key = _pem("haTlsPrivateKey", config.ha_tls_private_key)
     trusted = _pem("haTlsTrustedCertificates", config.ha_tls_trusted_certificates)

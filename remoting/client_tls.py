@@ -8,13 +8,16 @@ sslContext of NettyRemotingClient.)
 from __future__ import annotations
 
 import socket
-import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from remoting.tls_config import TlsConfig
+from remoting.tls_config import CHUNK_SIZE, TlsConfig
 from remoting.tls_connection import TlsConnection
 from remoting.tls_context import TlsSettingError, make_client_context
-from remoting.tls_socket import CHUNK_SIZE, TlsError, TlsSocket
+
+if TYPE_CHECKING:
+    import ssl
+
+    from remoting.tls_socket import TlsSocket
 
 
 class ClientTls:
@@ -37,6 +40,8 @@ class ClientTls:
 
         Raises TlsError for invalid settings.
         """
+        from remoting.tls_socket import TlsError, TlsSocket
+
         try:
             context = self.prepare()
         except TlsSettingError as error:

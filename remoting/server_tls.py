@@ -9,23 +9,24 @@ loadSslContext of NettyRemotingServer, and its callers in BrokerController and N
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from remoting.file_watch_service import INTERVAL_S, FileWatchService
 from remoting.selector_loop import SelectorLoop
-from remoting.tls_config import ClientAuth, TlsConfig, TlsMode
+from remoting.tls_config import CHUNK_SIZE, ClientAuth, TlsConfig, TlsMode
 from remoting.tls_connection import HANDSHAKE_BYTE, TlsConnection
 from remoting.tls_context import TlsPairError, TlsSettingError, make_server_context
-from remoting.tls_socket import CHUNK_SIZE
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_MS: Final = 10_000
 
-Then = Callable[[ssl.SSLContext | None], None]
+Then = Callable[["ssl.SSLContext | None"], None]
 
 
 class ServerTls:

@@ -17,6 +17,10 @@ from typing import Final
 from conf.config_fields import setting
 
 DEFAULT_TLS_CONFIG_FILE: Final = "/etc/rocketmq/tls.properties"
+CHUNK_SIZE: Final = 64 << 10
+"""Bytes that one call encrypts at most: four full records, so that a large response needs few
+calls. Limits the size of a copy; a busy connection keeps buffers of about this size in each
+direction."""
 
 
 class TlsMode(enum.StrEnum):

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from remoting.connection import Connection, FrameSink, Phase
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.selector_loop import EVENT_READ, SelectorLoop, TimerHandle
-from remoting.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
-    from remoting.server_tls import ServerTls
+    # 0.6 MiB in each process, most of which never speak TLS.
+    import ssl
 
+    from remoting.server_tls import ServerTls
+    from remoting.tls_socket import TlsSocket
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class TlsConnection(Connection):
         high_water: int,
         policy: ServerTls | None = None,
     ) -> None:
-        """A TlsSocket has completed its handshake; for a plain socket the `policy` decides."""
+        """Without a policy the socket is a TlsSocket that has completed its handshake; for a plain
+        one the `policy` decides."""
         super().__init__(
             loop,
             sock,
@@ -62,11 +64,11 @@ class TlsConnection(Connection):
         self._reads_soon = False
         self._tls: TlsSocket | None = None
         self._plain: socket.socket | None = None
-        if isinstance(sock, TlsSocket):
-            self._tls = sock
+        if policy is None:
+            self._tls = cast("TlsSocket", sock)
             self._on_event = self._handle_tls_event
         else:
-            self._plain = sock
+            self._plain = cast("socket.socket", sock)
             self._on_event = self._handle_first_event
 
     def open(self) -> None:
@@ -122,6 +124,8 @@ class TlsConnection(Connection):
                 "the client uses TLS and this server has no usable certificate, see its log"
             )
             return
+        from remoting.tls_socket import TlsSocket
+
         self._tls = TlsSocket(sock, context, server_side=True, receive=policy.receive)
         self._sock = self._tls
         self._on_event = self._handle_handshake_event

@@ -20,10 +20,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ipc.tls_channel import TlsChannel, TlsFloodError
+from remoting.tls_config import CHUNK_SIZE
 
-CHUNK_SIZE: Final = 64 << 10
-"""Four full records, so that a large response needs few calls. Limits the size of a copy; a busy
-connection keeps buffers of about this size in each direction."""
 _OVERHEAD: Final = 2
 """Records have 29 bytes and more, and no client has shorter frames."""
 

@@ -86,7 +86,7 @@ class DerivedFiles:
         self.damage: Final = LogDamage(
             FenceKeeper(fences_path(config.commit_log_path), page), self.queues, self.source
         )
-        self._has_index = config.message_index_enable
+        self._has_index = config.writes_index
 
     def new_source(self) -> CommitLogReader:
         """A reader of the log for another thread."""

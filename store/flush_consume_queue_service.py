@@ -2,9 +2,9 @@
 
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
 intervals, and when the log has grown much, all of them, and then the checkpoint may say so: the
-timestamp is taken before the flush and set after it, so that it never promises units that are not
-on disk (RocketMQ sets it at dispatch). It must not know files. Corresponds to RocketMQ's
-DefaultMessageStore.FlushConsumeQueueService.
+timestamp and the position are taken before the flush and set after it, so that it never promises
+units that are not on disk (RocketMQ sets them at dispatch). It must not know files. Corresponds to
+RocketMQ's DefaultMessageStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ class FlushConsumeQueueService(ServiceThread):
         *,
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
-        on_flushed: Callable[[int], None],
+        on_flushed: Callable[[int, int], None],
+        begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """flush(least_pages): flushes the queues with that many new pages; 0 = all.
         dispatched_offset: log position up to which units are built. dispatched_timestamp: store
-        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, not 0)
-        sets logicsMsgTimestamp and flushes the checkpoint."""
+        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
+        position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
+        begins_with_all: there are units that the checkpoint does not know to be on disk; they are
+        flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._flush = flush
         self._clock = clock
@@ -51,6 +54,7 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
+        self._is_due = begins_with_all
 
     def step(self) -> None:
         """Wait one interval, then flush."""
@@ -69,7 +73,8 @@ class FlushConsumeQueueService(ServiceThread):
             self._last_thorough_offset = offset
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
         grown = offset - self._last_thorough_offset
-        if passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH:
+        is_time = passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH
+        if is_time or self._is_due:
             self.flush_all()
         else:
             self._flush(self._least_pages)
@@ -77,8 +82,9 @@ class FlushConsumeQueueService(ServiceThread):
     def flush_all(self) -> None:
         """Flush every queue, then the checkpoint. Raises FlushFailedError."""
         self._last_thorough_ms = self._clock.monotonic_ms()
-        self._last_thorough_offset = self._dispatched_offset()
+        offset = self._last_thorough_offset = self._dispatched_offset()
         timestamp = self._dispatched_timestamp()
         self._flush(0)
-        if timestamp:
-            self._on_flushed(timestamp)
+        if timestamp or self._is_due:
+            self._is_due = False
+            self._on_flushed(timestamp, offset)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
+TAG_KEY: Final = "T#"
+"""Before the tags of a message, as a key of the index: topic#T#tags (5.5)."""
 _MASK: Final = 0xFFFFFFFF
 _SIGN: Final = 0x80000000
 _INT_MIN: Final = -0x80000000

@@ -89,6 +89,9 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         "enableLmq; the same on all replicas")
     max_lmq_consume_queue_num: int = setting(20_000,
         "most light queues; messages that would need one more are refused", ge=0)
+    enable_lmq_quota: bool = setting(False,
+        "they are refused as by 5.5 (2017, of which proxies make an error of their own), instead "
+        "of as by 5.3 (1)")
     # Role and durability.
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER,
         "role; run-time changes only between the two master roles",
@@ -129,6 +132,12 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
     # Index and queries.
     message_index_enable: bool = setting(True,
         "maintain the key index", important=True, changeable=AFTER_RESTART)
+    index_file_write_enable: bool = setting(True,
+        "the index files are written; false: as without messageIndexEnable",
+        changeable=AFTER_RESTART)
+    index_file_read_enable: bool = setting(True,
+        "messages are looked for in the index files (12); false: none is found",
+        changeable=AFTER_RESTART)
     message_index_safe: bool = setting(False,
         "start recovery at the index's checkpoint at the latest",
         important=True, changeable=AFTER_RESTART)
@@ -228,6 +237,10 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
     timer_stop_enqueue: bool = setting(False,
         "timer messages are stored, but not entered into the wheel", changeable=NOW)
     timer_stop_dequeue: bool = setting(False, "timer messages are not delivered", changeable=NOW)
+    append_topic_for_timer_delete_key: bool = setting(True,
+        "a recall is stored as RocketMQ 5.3.3 reads it; false: as 5.5 does (its own default). Here "
+        "both are read: it matters to a Java slave, or broker that takes the store over",
+        changeable=NOW)
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -277,6 +290,11 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
     def delay_level_ms(self) -> dict[int, int]:
         """Level (from 1) to delay. Raises StoreError."""
         return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def writes_index(self) -> bool:
+        """Whether keys of messages are written to the index files."""
+        return self.message_index_enable and self.index_file_write_enable
 
     @property
     def timer_max_delay_ms(self) -> int:

@@ -120,7 +120,7 @@ class RecordArrays:
     tags_codes: Int64Array
     """As in a consume queue unit: hash of TAGS, or the delivery time of a delayed record."""
     key_hashes: Int64Array
-    """Index hash of every key (UNIQ_KEY, then each of KEYS) of every record that is indexed."""
+    """Index hash of every key (UNIQ_KEY, each of KEYS, TAGS) of every record that is indexed."""
     key_records: Int64Array
     """For every key the position of its record in the arrays above."""
     lmq_units: LmqUnits | None = None

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store.java_hash import index_key_hash, string_hash, tags_code
+from store.java_hash import TAG_KEY, index_key_hash, string_hash, tags_code
 from store.message_properties import find_property
 from store.property_template import DELAY, KEYS, TAGS, UNIQ_KEY, Bytes2D, PropertyTemplate
 
@@ -43,6 +43,8 @@ _TAG_CACHE_LIMIT: Final = 10_000
 _KNOWN_TOPICS: Final = 1 << 16
 _POWERS: Final = np.cumprod(np.r_[1, np.full((1 << 15) - 1, 31)], dtype=np.uint32)
 """31 ** i modulo 2 ** 32; properties are shorter than that."""
+_TAG_KEY: Final = TAG_KEY.encode()
+_TAG_KEY_HASH: Final = np.uint32(string_hash(TAG_KEY))
 _JAVA_INT: Final = re.compile(r"[+-]?\d{1,10}")
 
 
@@ -91,7 +93,7 @@ class PropertyExtractor:
     ) -> None:
         """delay_levels: level -> ms (MessageStoreConfig.delay_level_ms).
 
-        with_keys: messageIndexEnable. with_lmq: the records' places in light queues are wanted.
+        with_keys: there is an index. with_lmq: the records' places in light queues are wanted.
         """
         self.with_lmq: Final = with_lmq
         self._max_level = max(delay_levels, default=0)
@@ -183,11 +185,15 @@ class PropertyExtractor:
             self._delay_columns(
                 table[delayed, slice(*spans[DELAY])], rows[delayed], times, result.tags_codes
             )
-        if self._with_keys and template.key_spans:
-            found = np.empty((len(rows), len(template.key_spans)), np.uint32)
+        if self._with_keys and (template.key_spans or TAGS in spans):
+            found = np.empty((len(rows), len(template.key_spans) + (TAGS in spans)), np.uint32)
             prefix = topics.hashes[topics.ids[rows]]
             for column, (first, end) in enumerate(template.key_spans):
                 found[:, column] = prefix * _POWERS[end - first] + _hash_columns(table, first, end)
+            if TAGS in spans:
+                first, end = spans[TAGS]
+                prefix = prefix * _POWERS[len(_TAG_KEY)] + _TAG_KEY_HASH
+                found[:, -1] = prefix * _POWERS[end - first] + hashes
             result.key_parts.append(_KeyPart(rows, found))
 
     def _delay_columns(
@@ -268,12 +274,15 @@ def key_hashes(properties: bytes, topic: str) -> list[int]:
 
 
 def _words(properties: bytes) -> list[bytes]:
-    """The keys of one record: UNIQ_KEY, then the words of KEYS."""
+    """The keys of one record: UNIQ_KEY, the words of KEYS, and its tags behind T#."""
     uniq_key = find_property(properties, UNIQ_KEY)
     keys = find_property(properties, KEYS)
+    tags = find_property(properties, TAGS)
     words = [] if uniq_key is None else [uniq_key]
     if keys is not None:
         words += [word for word in keys.split(b" ") if word] if b" " in keys else [keys]
+    if tags is not None:
+        words.append(_TAG_KEY + tags)
     return words
 
 

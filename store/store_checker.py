@@ -16,7 +16,7 @@ from store.check_report import CheckReport
 from store.clean_exit import read_clean_exit
 from store.commit_log_checker import WalkedLog, check_commit_log
 from store.derived_files_checker import DerivedFilesChecker
-from store.dledger.unfinished_import import is_unfinished
+from store.dledger.unfinished_import import is_adoption_unfinished, is_unfinished
 from store.errors import StoreError
 from store.log_directories import LogDirectories
 from store.store_checkpoint import CHECKPOINT_SIZE, TIMESTAMPS
@@ -42,7 +42,7 @@ def check_store(
         if not path.is_dir():
             raise StoreError(f"{root}: not a store directory, {path} is missing")
     report = CheckReport(str(root), unclean=(root / "abort").exists())
-    if is_unfinished(root):
+    if is_unfinished(root) or is_adoption_unfinished(root):
         report.error(f"{root}: an import into it was not finished: messages are missing")
     walked = check_commit_log(directories, report)
     word = None if report.unclean else read_clean_exit(root / "clean.exit")

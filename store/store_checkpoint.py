@@ -10,8 +10,9 @@ Corresponds to RocketMQ's StoreCheckpoint.
     16      8     indexMsgTimestamp: index
     24      8     masterFlushedOffset (5.x): bytes, what a slave was told (906, 908)
     32      8     confirmPhyOffset (5.x): bytes, controller mode's confirm offset; else as found
-    40      8     logicsPhysicalOffset (5.5): bytes, up to there the consume queues are on disk;
-                  kept as found, but not beyond the end of a log that was cut
+    40      8     logicsPhysicalOffset (5.5): bytes, a record starts there or the log ends; what is
+                  before it has its units on disk. 5.5 rebuilds its queues from there after a crash
+                  (0: from logicsMsgTimestamp on), so it must never be too high
     48      4048  zero
 """
 
@@ -88,6 +89,11 @@ class StoreCheckpoint:
         self.logics_msg_timestamp = min(self.logics_msg_timestamp, time_ms)
         self.index_msg_timestamp = min(self.index_msg_timestamp, time_ms)
         self.confirm_offset = min(self.confirm_offset, phy_offset)
+        self.units_end_at(phy_offset)
+
+    def units_end_at(self, phy_offset: int) -> None:
+        """Units of records from `phy_offset` on are made again, and not on disk before the next
+        flush of all queues."""
         self.logics_physical_offset = min(self.logics_physical_offset, phy_offset)
 
     def min_timestamp(self, *, with_index: bool = False) -> int:

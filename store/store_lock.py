@@ -85,6 +85,22 @@ class StoreLock:
         self.release()
 
 
+def is_locked(root: Path) -> bool:
+    """Whether some broker has the store open; asks only, changes nothing. Raises StoreError: it may
+    not be asked."""
+    try:
+        fd = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(f"{root / 'lock'}: cannot be opened: {error.strerror}") from error
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(fd)
+
+
 def _write_content(fd: int) -> None:
     if os.pread(fd, len(_CONTENT) + 1, 0) != _CONTENT:
         os.ftruncate(fd, len(_CONTENT))

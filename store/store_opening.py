@@ -148,12 +148,13 @@ class StoreOpening:
                 known_end=known_end(config, files, clean_exit),
             ),
             check_crc=config.check_crc_on_recover,
-            index_safe=config.message_index_enable and config.message_index_safe,
+            index_safe=config.writes_index and config.message_index_safe,
             progress=self._report_progress("commit log"),
         )
         files.close()
         self._mark_open()
         self._publish_log(found)
+        with_units = self._checkpoint.logics_physical_offset
         keeper.replace_all(found.fences)
         count = StatesCount.FOR_OFFSETS if found.trusted else StatesCount.AT_LEAST
         if crashed and not lost_pages:
@@ -189,6 +190,9 @@ class StoreOpening:
         self._batch_queues.dispatch_doubtful(start, found.min_phy_offset)
         self._batch_queues.convert(start)
         dispatched = self._dispatch_rest(start, end)
+        if self._checkpoint.logics_physical_offset < with_units:
+            # On disk, too: a crash could leave it to RocketMQ, which would believe it.
+            self._progress.write_checkpoint()
         self._derived.damage.reserve(dispatched)
         take_over_queue_ends(config.root, self._queues.reserve, self._derived.flush_queues)
         if found.fences:
@@ -367,7 +371,7 @@ class StoreOpening:
         )
 
     def _load_index(self, end: int, *, exited_ok: bool, rejoins: bool = False) -> None:
-        if not self._config.message_index_enable:
+        if not self._config.writes_index:
             return
         index, safe = self._derived.index, self._checkpoint.index_msg_timestamp
         index.load(exited_ok=exited_ok, safe_timestamp=safe)
@@ -383,6 +387,7 @@ class StoreOpening:
         start = max(min(queues.values(), default=end), low)
         if start >= end:
             return
+        self._checkpoint.units_end_at(start)
         log.warning(
             "units may be missing in %s consume queues: looking for them in the log from %s to %s",
             len(queues),
@@ -403,6 +408,7 @@ class StoreOpening:
     def _dispatch_rest(self, start: int, end: int) -> int:
         """Up to where all is dispatched: `end`, or the start of the record that it lies within."""
         report = self._report_progress("dispatch")
+        self._checkpoint.units_end_at(start)
         reached = start
 
         def note(at: int) -> None:

@@ -66,6 +66,7 @@ COMPILED_MODULES: Final = (
     "broker.transaction.half_message_states",
     "broker.transaction.young_halves",
     "ha.frame",
+    "ha.frame_checksum",
     "ha.lent_link",
     "ha.link_borrower",
     "ha.report_intake",

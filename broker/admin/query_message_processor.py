@@ -26,11 +26,16 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from store.java_hash import TAG_KEY
 from store.message_codec import decode_record
 
 MAX_ANSWER_SIZE: Final = 12 << 20
 """Java peers reject frames larger than 16 MiB: further messages are left out, but never the
 first."""
+
+
+_TAGS: Final = "T"
+"""indexType."""
 
 
 class QueryMessageProcessor(TableProcessor):
@@ -42,9 +47,12 @@ class QueryMessageProcessor(TableProcessor):
         *,
         default_query_max_num: int,
         max_msgs_num_batch: int,
+        reads_index: bool = True,
         rights: StoredRights = everybody,
     ) -> None:
+        """reads_index: indexFileReadEnable."""
         self._store = store
+        self._reads_index = reads_index
         self._rights = rights
         self._default_query_max_num = default_query_max_num
         self._max_msgs_num_batch = max_msgs_num_batch
@@ -58,17 +66,20 @@ class QueryMessageProcessor(TableProcessor):
     def query_message(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """12: messages of a topic with a key, oldest first; QUERY_NOT_FOUND if there are none."""
+        """12: messages of a topic with a key, or with tags, oldest first; QUERY_NOT_FOUND if there
+        are none."""
         header = decode_header(QueryMessageRequestHeader, request.ext_fields)
-        max_num = header.max_num
+        key, max_num = header.key, header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
             max_num = self._default_query_max_num
-        phy_offsets, last_ms, last_phy_offset = self._store.query_index(
-            header.topic,
-            header.key,
-            max(0, min(max_num, self._max_msgs_num_batch)),
-            header.begin_timestamp,
-            header.end_timestamp,
+        elif header.index_type == _TAGS:
+            key = TAG_KEY + key
+        max_num = max(0, min(max_num, self._max_msgs_num_batch))
+        times_ms = header.begin_timestamp, header.end_timestamp
+        phy_offsets, last_ms, last_phy_offset = (
+            self._store.query_index(header.topic, key, max_num, *times_ms)
+            if self._reads_index
+            else ([], 0, 0)
         )
         if not phy_offsets:
             # The index position is returned only with results.

@@ -22,12 +22,12 @@ from remoting.body.heartbeat import MessageModel
 from remoting.body.message_queue import MessageQueue
 from remoting.body.message_request_mode import (
     MessageQueueAssignment,
-    MessageRequestMode,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
 from remoting.errors import RequestError
+from remoting.message_request_mode import MessageRequestMode
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike

@@ -1,9 +1,10 @@
 """What --auto starts: as many masters as there are pairs of cores, one cluster, fixed places.
 
-Runs once in the container's start. The brokers are ordinary ones with a settings file each, in
-autoBrokerDirectory. A file that is there is taken as it is, so that what the operator changes
-stays, and a host with fewer cores than before still starts every broker that has messages. A link
-counts as a file that is there, too: if it leads to a disk that is not mounted, the start fails.
+autoBrokerCount says another number. Runs once in the container's start. The brokers are ordinary
+ones with a settings file each, in autoBrokerDirectory. A file that is there is taken as it is, so
+that what the operator changes stays, and a host with fewer cores than before still starts every
+broker that has messages. A link counts as a file that is there, too: if it leads to a disk that is
+not mounted, the start fails.
 
     broker   file              listenPort  HA     VIP    metricsPort  storePathRootDir
     first    broker-a.conf     10911       10912  10909  5557         broker-a/

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.container.auto_brokers import NAMES
 from broker.settings.broker_config import local_address
 from conf.config_fields import NOW, computed, setting
 
@@ -56,6 +57,8 @@ class BrokerContainerConfig:
     broker_cpu_pinning_enable: bool = setting(False,
         "each broker's processes stay on its own pair of cores; a change applies to brokers added "
         "after it", changeable=NOW)
+    auto_broker_count: int = setting(0,
+        "how many brokers --auto makes; 0: one for every two cores", ge=0, le=len(NAMES))
     auto_broker_directory: str = setting(computed(default_auto_directory, "~/brokercontainer"),
         "where --auto keeps its brokers' settings files and stores")
     # fmt: on

@@ -55,7 +55,7 @@ BROKER_FILES: Final = Option(
     "b", "brokerConfigFiles", True, "The path of broker config files, split by ':'"
 )
 AUTO: Final = Option(
-    "a", "auto", False, "Start a master for every two cores (files in autoBrokerDirectory)"
+    "a", "auto", False, "Start a master for every two cores (autoBrokerCount, autoBrokerDirectory)"
 )
 OPTIONS: Final = (
     NAMESRV_ADDR,
@@ -212,8 +212,9 @@ def _broker_files(given: Mapping[str, str], config: BrokerContainerConfig) -> tu
             "brokerConfigPaths",
         )
     directory = Path(config.auto_broker_directory).expanduser().absolute()
+    count = config.auto_broker_count or count_pairs(usable_cores())
     try:
-        return tuple(prepare_auto_brokers(directory, count_pairs(usable_cores())))
+        return tuple(prepare_auto_brokers(directory, count))
     except OSError as error:
         problem = f"autoBrokerDirectory = {directory}: {error.strerror}"
         raise cannot_start(ConfigError([problem])) from error

@@ -22,6 +22,7 @@ class AckHeader(msgspec.Struct, gc=False):
     queueId: Int32  # noqa: N815
     extraInfo: str  # noqa: N815
     offset: Int64
+    liteTopic: str = ""  # noqa: N815
 
 
 class AckFrame(msgspec.Struct, gc=False):

@@ -15,6 +15,7 @@ import msgspec
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.ack_frame import decode_ack_frame
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.lite_handles import NO_LITE_TOPICS, LiteHandles
 from broker.pop.pop_acks import PopAcks, PoppedMessages, popped_messages
 from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_queue_check import PopQueueCheck
@@ -60,6 +61,8 @@ class AckMessageProcessor(TableProcessor):
         self._order = order
         self._waiters = waiters
         self._stats = stats
+        self.lite: LiteHandles | None = None
+        """None: there are no lite topics. Set before the first request."""
 
     # -- one message ---------------------------------------------------------------------------
 
@@ -74,7 +77,7 @@ class AckMessageProcessor(TableProcessor):
         opaque = frame.opaque
         try:
             info = parse_extra_info(fields.extraInfo)
-            if frame.flag or info.is_order:
+            if frame.flag or info.is_order or fields.liteTopic:
                 return False
             self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
             self._queues.check_handle(fields.consumerGroup, fields.offset, info)
@@ -96,6 +99,9 @@ class AckMessageProcessor(TableProcessor):
 
     def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         header = decode_header(AckMessageRequestHeader, request.ext_fields)
+        if header.lite_topic:
+            self._queues.check_queue(connection, header.topic, header.queue_id)
+            return self._ack_lite(connection, request, header)
         self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
         info = _parsed(header.extra_info)
         self._queues.check_handle(header.consumer_group, header.offset, info)
@@ -105,6 +111,19 @@ class AckMessageProcessor(TableProcessor):
             return self._ordered(connection, request, [messages])
         self._acks.ack(messages, lambda failure: self._answer(connection, request, failure))
         return None
+
+    def _ack_lite(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        header: AckMessageRequestHeader,
+    ) -> RemotingCommand:
+        if self.lite is None:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, NO_LITE_TOPICS)
+        info = _parsed(header.extra_info)
+        self._queues.check_handle(header.consumer_group, header.offset, info)
+        self.lite.ack(connection.remote_address, header, info)
+        return request.response(ResponseCode.SUCCESS)
 
     # -- batches -------------------------------------------------------------------------------
 

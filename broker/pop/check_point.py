@@ -30,6 +30,9 @@ class CheckPoint(NamedTuple):
     next_offset: int = -1
     """Where the next pop begins; -1: no offset waits for it (a changed invisible time, or it is
     back from the timer)."""
+    suspends: bool = False
+    """The message was given back unread: it comes again without counting as an attempt (200053
+    with `suspend`, of 5.5)."""
 
     @property
     def key(self) -> CheckPointKey:

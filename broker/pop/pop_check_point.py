@@ -3,10 +3,11 @@
 Pure data, any thread (Java: PopCheckPoint). The body is JSON in Java's order:
 
     {"bm":0,"bn":broker,"c":group,"d":[offsets - so],"it":ms,"n":count,"pt":ms,"q":queue,
-     "reviveTime":pt + it,"ro":0,"rp":"put again, times","so":start offset,"t":topic}
+     "reviveTime":pt + it,"ro":0,"rp":"put again, times","so":start offset,"sp":true,"t":topic}
 
 bm is the bitmap of acknowledged messages, 0 as stored; ro is set when it is read; reviveTime is
-written and ignored when read; rp is absent at first.
+written and ignored when read; rp is absent at first; sp (suspend) is of 5.5, which always writes
+it: here it is absent when it says nothing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class PopCheckPoint(JsonBean):
         "revive_offset": "ro",
         "re_put_times": "rp",
         "start_offset": "so",
+        "suspend": "sp",
         "topic": "t",
     }
 
@@ -53,6 +55,7 @@ class PopCheckPoint(JsonBean):
     queue_offset_diff: list[Int32] = field(default_factory=list)
     broker_name: str | None = None
     re_put_times: str | None = None
+    suspend: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """See JsonBean; with reviveTime, which Java writes because it has a getter. (Not `super()`:
@@ -97,6 +100,7 @@ class PopCheckPoint(JsonBean):
             self.pop_time,
             self.invisible_time,
             revive_queue_id,
+            suspends=bool(self.suspend),
         )
 
     def parse_re_put_times(self) -> int:
@@ -124,4 +128,5 @@ def stored_point(
         queue_offset_diff=list(point.diffs),
         broker_name=broker_name,
         re_put_times=str(re_put_times) if re_put_times else None,
+        suspend=point.suspends or None,
     )

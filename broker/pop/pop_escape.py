@@ -23,6 +23,7 @@ from typing import Final
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.out.escape_bridge import EscapeBridge, EscapedMessage, EscapeError
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_names import ACK_TAG, BATCH_ACK_TAG, CK_TAG, REVIVE_GROUP
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_queue import ReviveQueue
@@ -201,9 +202,7 @@ class PopEscape:
             raise EscapeError(f"message {offset} of {topic}/{queue_id} cannot be read here")
         copy: EscapedMessage | None = None
         with self._guard.of(unit[0]):
-            copy = _copy_of(
-                decode_record(record, 0)[0], point.point.pop_time_ms, self._retry(point)
-            )
+            copy = _copy_of(decode_record(record, 0)[0], point.point, self._retry(point))
         if copy is not None:
             self._parts.bridge.put(copy, like=parse_normal_topic(topic, point.point.group))
             self._revived += 1
@@ -215,7 +214,7 @@ class PopEscape:
         return pop_retry_topic(topic, group, self._parts.uses_retry_topic_v2)
 
 
-def _copy_of(message: Message, pop_time_ms: int, topic: str) -> EscapedMessage:
-    revived = revived_record(message, pop_time_ms, _NO_HOST, 0)
+def _copy_of(message: Message, point: CheckPoint, topic: str) -> EscapedMessage:
+    revived = revived_record(message, point, _NO_HOST, 0)
     again = replace(message, properties=revived.properties, reconsume_times=revived.reconsume_times)
     return escaped_message(again, topic)

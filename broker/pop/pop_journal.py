@@ -11,7 +11,7 @@ messages are handed out again). An orderly stop stores everything in the log and
     queue   ROW of 512: in use, committed offset (int64); queue id, bytes of topic, bytes of group
             (int32); topic, group (UTF-8)
     row     200: sequence (0: free; written last), acknowledged bits, stored end, then
-            queue, num, revive queue (int32 and 4 bytes left), start offset, pop time,
+            queue, num, revive queue, flags (int32; 1: suspends), start offset, pop time,
             invisible time, next offset (int64), 32 differences to the start offset (int32)
 
 Numbers are in the machine's byte order: the file never leaves it.
@@ -48,7 +48,8 @@ _QUEUE_HEAD: Final = Struct("=qiii4x")
 _QUEUE_HEAD_AT: Final = 8
 _NAMES_AT: Final = _QUEUE_HEAD_AT + _QUEUE_HEAD.size
 _ROW_SIZE: Final = 200
-_ROW_BODY: Final = Struct("=iii4xqqqq")
+_ROW_BODY: Final = Struct("=iiiiqqqq")
+_SUSPENDS: Final = 1
 _ROW_BODY_AT: Final = 24
 _DIFFS_AT: Final = _ROW_BODY_AT + _ROW_BODY.size
 _DIFFS: Final = tuple(Struct(f"={count}i") for count in range(33))
@@ -201,13 +202,15 @@ class PopJournal:
     def add(self, queue: int, point: CheckPoint) -> int | None:
         """Write a row for the queue of this number; the row's, None: the file, or the disk, is
         full, or a number does not fit."""
-        _, _, _, start_offset, diffs, pop_ms, invisible_ms, revive_queue_id, next_offset = point
+        start_offset, diffs, pop_ms, invisible_ms, revive_queue_id, *more = point[3:]
+        next_offset, suspends = more
         # Before a row is taken: what cannot be written down uses none up.
         try:
             body = _ROW_BODY.pack(
                 queue,
                 len(diffs),
                 revive_queue_id,
+                _SUSPENDS if suspends else 0,
                 start_offset,
                 pop_ms,
                 invisible_ms,
@@ -285,7 +288,7 @@ class PopJournal:
             if not sequence:
                 self._free_rows.append(number)
                 continue
-            queue, count, revive_queue_id, *numbers = _ROW_BODY.unpack_from(
+            queue, count, revive_queue_id, flags, *numbers = _ROW_BODY.unpack_from(
                 self._map, at + _ROW_BODY_AT
             )
             start, pop_time_ms, invisible_time_ms, next_offset = numbers
@@ -298,7 +301,13 @@ class PopJournal:
             diffs = _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT) if is_whole else (-1,)
             times = pop_time_ms, invisible_time_ms
             point = CheckPoint(
-                *names.get(queue, ("", "", 0)), start, diffs, *times, revive_queue_id, next_offset
+                *names.get(queue, ("", "", 0)),
+                start,
+                diffs,
+                *times,
+                revive_queue_id,
+                next_offset,
+                bool(flags & _SUSPENDS),
             )
             found.append(JournalRow(point, queue, number, sequence, bits, stored_end))
         found.sort(key=lambda row: row.sequence)

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 _STORE_POLL_S: Final = 0.01
+_MOST_SIGNALS: Final = 4096
 
 
 class Child:
@@ -117,6 +118,9 @@ class Child:
         while not self.stopping.is_set():
             each_turn()
             if poll.poll(turn_ms):
+                # Of a signal that asks for no stop: else no turn would wait any more.
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._signalled, _MOST_SIGNALS)
                 for server in servers:
                     server.step()
 

@@ -116,16 +116,17 @@ class PullSubscriptions:
                 ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
                 f"the consumer group[{name}] can not consume by broadcast way",
             )
-        if not self._is_readable(name, header.topic):
+        topic = header.checked_topic
+        if not self._is_readable(name, topic):
             raise forbidden(
                 ForbiddenType.SUBSCRIPTION_FORBIDDEN,
-                f"the consumer group[{name}] is forbidden for topic[{header.topic}]",
+                f"the consumer group[{name}] is forbidden for topic[{topic}]",
             )
-        subscription = self._consumers.find_subscription(name, header.topic)
+        subscription = self._consumers.find_subscription(name, topic)
         if subscription is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: {name}, {header.topic}",
+                f"the consumer's subscription not exist: {name}, {topic}",
             )
         if subscription.sub_version < header.subVersion:
             raise RequestError(
@@ -135,7 +136,7 @@ class PullSubscriptions:
 
     def _registered(self, header: PullHeader) -> Selector:
         """The expression that was compiled on the heartbeat."""
-        name, topic = header.consumerGroup, header.topic
+        name, topic = header.consumerGroup, header.checked_topic
         found = self._filters.find(topic, name)
         if found is None:
             raise RequestError(

@@ -19,6 +19,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.timer.recall_message_handle import RecallMessageHandle, decode_handle
+from broker.timer.slot_delivery import delete_key
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from broker.timer.timer_put import TimerPut
 from broker.topic.system_topics import PERM_WRITE, TIMER_TOPIC, check_send_allowed
@@ -68,6 +69,7 @@ class RecallMessageProcessor(TableProcessor):
         self._settings = broker
         self._is_slave = store.is_slave
         self._max_delay_ms = store.timer_max_delay_ms
+        self._append_topic = store.append_topic_for_timer_delete_key
 
     def recall_message(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -143,7 +145,9 @@ class RecallMessageProcessor(TableProcessor):
 
     def _properties(self, handle: RecallMessageHandle, producer_group: str | None) -> str:
         pairs = {
-            TIMER_DELETE_KEY: f"{handle.topic}+{handle.unique_key}",
+            TIMER_DELETE_KEY: delete_key(
+                handle.topic, handle.unique_key, append_topic=self._append_topic
+            ),
             "BORN_TIMESTAMP": str(self._clock.now_ms()),
             "TRACE_CONTEXT": "",
             "TIMER_DELIVER_MS": handle.deliver_ms,

@@ -13,6 +13,7 @@ import contextlib
 import os
 import select
 import socket
+import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
@@ -41,6 +42,8 @@ class HaRequestService(ServiceThread):
         super().__init__("HaRequestService", on_failure=on_failure)
         self._server = CommandServer(sock, handlers, clock, refusals=(StoreError,))
         self._commands = {name: _CommandThread(name, self._server, on_failure) for name in handlers}
+        self._stop_lock: Final = threading.Lock()
+        """Guards `_stop_fd`, which `finish` closes."""
         self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         for descriptor in (self._server.fileno(), self._stop_fd):
@@ -61,7 +64,15 @@ class HaRequestService(ServiceThread):
 
     def interrupt(self) -> None:
         """It sleeps until something comes."""
-        os.eventfd_write(self._stop_fd, 1)
+        with self._stop_lock:
+            if self._stop_fd >= 0:
+                os.eventfd_write(self._stop_fd, 1)
+
+    def finish(self) -> None:
+        """Close what the constructor opened."""
+        with self._stop_lock:
+            os.close(self._stop_fd)
+            self._stop_fd = -1
 
     def step(self) -> None:
         """Wait for one request and pass it to its thread."""

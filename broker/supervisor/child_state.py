@@ -6,15 +6,17 @@ threads.
 
 from __future__ import annotations
 
-import subprocess
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.forked_process import ForkedProcess
 from ipc.control_page import ProcessIndex
+
+if TYPE_CHECKING:
+    import subprocess
 
 QUICK_DEATHS: Final = 6
 """So many deaths within a minute end the broker, if the child is vital."""

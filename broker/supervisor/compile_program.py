@@ -12,13 +12,15 @@ Tested by tests/broker/supervisor/test_compile_program.py.
 from __future__ import annotations
 
 import logging
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.supervisor.dependent_program import last_words, start_dependent, stop_dependent
 from conf.compiled_modules import VARIABLE, modules_in_use
+
+if TYPE_CHECKING:
+    import subprocess
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.supervisor.dependent_program import last_words, start_dependent, stop_dependent
 from ipc.clock import Clock
+
+if TYPE_CHECKING:
+    import subprocess
 
 log = logging.getLogger(__name__)
 

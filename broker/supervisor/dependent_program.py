@@ -15,11 +15,13 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import subprocess
 
 _STOP_S: Final = 2.0
 _LAST_BYTES: Final = 400
@@ -31,6 +33,8 @@ def start_dependent(
 ) -> subprocess.Popen[bytes]:
     """`command`, without input; `output`, made anew, gets what it prints, but stderr with
     `keeps_stderr`, which is the broker's then. Raises OSError."""
+    import subprocess
+
     with open(output, "wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(os.getpid()), *command],
@@ -43,6 +47,8 @@ def start_dependent(
 
 def stop_dependent(process: subprocess.Popen[bytes]) -> None:
     """End it, within two seconds; after that, its whole process group by force."""
+    import subprocess
+
     process.terminate()
     try:
         process.wait(_STOP_S)

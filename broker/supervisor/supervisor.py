@@ -18,11 +18,10 @@ import logging
 import os
 import select
 import signal
-import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -47,7 +46,9 @@ from ha.control_slots import (
 from ipc.clock import Clock
 from ipc.control_page import BEAT, ENDS, SLEEPS, STARTS, ControlPage, ProcessIndex
 from store.control_slots import READING
-from store.put_aside import ReadBy
+
+if TYPE_CHECKING:
+    import subprocess
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +210,9 @@ class Supervisor:
         fds = (*spec.inherited_fds, boot_fd)
         if spec.entry is not None and may_fork():
             return fork_child(functools.partial(spec.entry, boot_fd), fds)
+        # Children that are forked, and the supervisor, have no use for it.
+        import subprocess
+
         return subprocess.Popen(
             [sys.executable, "-m", spec.module, str(boot_fd)],
             pass_fds=fds,
@@ -272,6 +276,9 @@ class Supervisor:
         words, reading = self._page.take_last_words(index), counters[slot]
         counters[slot] = 0
         parts = [f"; its last words: {words}"] if words else []
+        # Of no use to children that are forked (tests/broker/test_memory_by_process.py).
+        from store.put_aside import ReadBy
+
         if 0 < reading <= len(ReadBy):
             place = f"{ReadBy(reading - 1).label}, phy offset {counters[slot + 1]}"
             parts.append(f"; it was reading a record: {place}")

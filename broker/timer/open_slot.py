@@ -118,13 +118,12 @@ class OpenSlot:
 
     def _note(self, unit: TimerUnit, pos: int) -> None:
         if unit.deletes and not unit.rolls:
-            message, key = self._reads.message(unit.phy_offset), None
+            message = self._reads.message(unit.phy_offset)
             with self._guard.of(unit.phy_offset):
-                key = None if message is None else find_recalled(message)
-                if key:
-                    self._recalled.add(key)
-                if message is not None and message.find_property(TIMER_DELETE_KEY):
-                    return
+                if message is not None:
+                    self._recalled.update(find_recalled(message))
+                    if message.find_property(TIMER_DELETE_KEY):
+                        return
             if message is None or self._guard.failed:
                 return
         if unit.phy_offset in self._known:

@@ -133,23 +133,31 @@ class SlotDelivery:
     def _note_recall(self, unit: TimerUnit) -> None:
         message = self._read_message(unit.phy_offset)
         with self._guard.of(unit.phy_offset):
-            key = None if message is None else find_recalled(message)
-            if key:
-                self._recalled.add(key)
+            if message is not None:
+                self._recalled.update(find_recalled(message))
 
 
-def find_recalled(message: Message) -> str | None:
-    """What a recall of the timer topic recalls (its TIMER_DEL_UNIQKEY, topic+UNIQ_KEY). None for a
-    message that is no recall, and for one that names another topic than its own: whoever may send
-    to a topic recalls messages of that topic. (5.3.3 believes it; its own are of their topic.)"""
+def delete_key(topic: str, unique_key: str, *, append_topic: bool) -> str:
+    """The TIMER_DEL_UNIQKEY of a recall: topic+UNIQ_KEY until 5.4, the latter alone in 5.5."""
+    return f"{topic}+{unique_key}" if append_topic else unique_key
+
+
+def find_recalled(message: Message) -> tuple[str, ...]:
+    """What a recall of the timer topic recalls, each as topic+UNIQ_KEY; nothing for a message that
+    is no recall. A key alone that begins like topic+ is taken for both.
+
+    Always of its own topic: whoever may send to a topic recalls messages of that topic. (RocketMQ
+    believes what a recall says; its own are of their topic.)
+    """
     key, topic = message.find_property(TIMER_DELETE_KEY), message.find_property(REAL_TOPIC)
-    if not key or not topic or not key.startswith(f"{topic}+"):
-        return None
-    return key
+    if not key or not topic:
+        return ()
+    alone = f"{topic}+{key}"
+    return (key, alone) if key.startswith(f"{topic}+") else (alone,)
 
 
 def is_recalled(message: Message, recalled: AbstractSet[str]) -> bool:
-    """Whether a recall of `recalled` (their TIMER_DEL_UNIQKEY) means this message."""
+    """Whether a recall of `recalled` (see find_recalled) means this message."""
     if not recalled:
         return False
     topic, key = message.find_property(REAL_TOPIC), message.find_property(_UNIQUE_KEY)

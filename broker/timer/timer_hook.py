@@ -38,7 +38,8 @@ from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 
 TIMER_DELETE_KEY: Final = "TIMER_DEL_UNIQKEY"
-"""On a recall: `<real topic>+<UNIQ_KEY>` of the message that shall not be delivered."""
+"""On a recall: `<real topic>+<UNIQ_KEY>`, or `<UNIQ_KEY>`, of the message that shall not be
+delivered."""
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LONG_BOUND: Final = 1 << 63
 _DRAWS: Final = 1000

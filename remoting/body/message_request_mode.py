@@ -6,19 +6,12 @@ config/messageRequestMode.json has the form of the answer to 402.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from remoting.body.heartbeat import MessageModel
 from remoting.body.json_bean import JsonBean
 from remoting.body.message_queue import MessageQueue
 from remoting.command_custom_header import Int32
-
-
-class MessageRequestMode(StrEnum):
-    """Whether the members of a group pull queues of their own or pop."""
-
-    PULL = "PULL"
-    POP = "POP"
+from remoting.message_request_mode import MessageRequestMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,15 @@ UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageRequestHeader(CommandCustomHeader):
-    """QUERY_MESSAGE (12); UNIQUE_KEY_QUERY may go beside it."""
+    """QUERY_MESSAGE (12); UNIQUE_KEY_QUERY may go beside it. index_type (5.5): K, U or T, whether
+    `key` is a key, a unique key or tags. (lastKey, beside it, is of RocksDB's index.)"""
 
     topic: str
     key: str
     max_num: Int32
     begin_timestamp: Int64
     end_timestamp: Int64
+    index_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +45,14 @@ class ViewMessageRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOffsetRequestHeader(RpcRequestHeader):
-    """SEARCH_OFFSET_BY_TIMESTAMP (29). boundary_type (5.x): lower or upper."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). boundary_type (5.x): lower or upper. lite_topic (5.5): of
+    the topic; its light queue is searched."""
 
     topic: str
     queue_id: Int32
     timestamp: Int64
     boundary_type: str | None = None
+    lite_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""TargetLog: writes a commit log of ours, record after record, before any broker opens it.
+"""TargetLog: writes a commit log of ours, record after record, before any broker opens it: a new
+one, or the end of one that is there.
 
 One thread. Files as RocketMQ lays them out: a record goes where eight bytes stay free behind it, a
 blank closes what is left. Each file is on disk before the next begins, and ages from the time of
@@ -25,7 +26,8 @@ class TargetLog(Closing):
     __slots__ = ("_directory", "_file", "_file_size", "_newest_ms", "position")
 
     def __init__(self, directory: Path, file_size: int, start: int) -> None:
-        """The log begins at `start`, a multiple of `file_size`. Raises OSError."""
+        """The log begins at `start`, a multiple of `file_size`, or goes on there: what its file
+        holds before stays. Raises OSError."""
         self._directory = directory
         self._file_size = file_size
         self._file: BinaryIO | None = None
@@ -65,6 +67,7 @@ class TargetLog(Closing):
             path = self._directory / file_name(self.position - at)
             create_allocated(path, self._file_size)
             self._file = path.open("r+b", buffering=_BUFFER)
+            self._file.seek(at)
         self._file.write(data)
 
     def _end_file(self) -> None:

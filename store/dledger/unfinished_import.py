@@ -2,6 +2,7 @@
 
     <root>/dledger_import.unfinished   while an import writes, and after one that was interrupted:
                                        no broker starts on half of the messages
+    <root>/adoption.unfinished         the same of bin/mqadopt, and its state (adopt/state.py)
     <root>/imported_queues.json        queue offsets that are used up, for the first start: the log
                                        says nothing of a queue whose messages have expired
 
@@ -22,6 +23,7 @@ from store.errors import StoreError
 from store.mapped_file import sync_directory
 
 UNFINISHED_NAME: Final = "dledger_import.unfinished"
+ADOPTION_NAME: Final = "adoption.unfinished"
 QUEUES_NAME: Final = "imported_queues.json"
 QueueEnd = tuple[str, int, int]
 """Topic, queue id, the first queue offset that is free."""
@@ -37,6 +39,11 @@ def is_unfinished(root: Path) -> bool:
     return (root / UNFINISHED_NAME).exists()
 
 
+def is_adoption_unfinished(root: Path) -> bool:
+    """Whether bin/mqadopt has begun here and not finished."""
+    return (root / ADOPTION_NAME).exists()
+
+
 def mark_finished(root: Path) -> None:
     """All is on disk. Raises OSError."""
     (root / UNFINISHED_NAME).unlink()
@@ -45,6 +52,11 @@ def mark_finished(root: Path) -> None:
 
 def refuse_unfinished(root: Path) -> None:
     """Raises StoreError: the import into this store was not finished."""
+    if is_adoption_unfinished(root):
+        raise StoreError(
+            f"{root / ADOPTION_NAME}: taking over this store was not finished; run bin/mqadopt "
+            "again as before: it goes on where it was"
+        )
     if is_unfinished(root):
         raise StoreError(
             f"{root / UNFINISHED_NAME}: the import into this store was not finished, and messages "

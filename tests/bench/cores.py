@@ -8,7 +8,7 @@ kept busy. Layouts take turns, --rounds times, each time on fresh stores; printe
 
 Beneath it what would follow for hosts with more cores, by the formula of cores_model.py. The load
 generators run on the same two cores as the brokers: that is why processor time, not speed, is what
-the formula takes.
+the formula takes. --groups 1,2,4,8 measures as many groups instead (cores_groups.py).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from broker.container.auto_brokers import NAMES
+from broker.container.container_startup import AUTO
 from tests.bench.broker_figures import Process, look_at
 from tests.bench.cores_model import (
     HOSTS,
@@ -63,13 +65,20 @@ _LARGE_FILES: Final = {
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
 }
+Loads = Mapping[str, tuple[int, int] | None]
+"""By name: a group's connections and requests in flight on each; pulls drain what the first load
+sent."""
+LOADS: Final[dict[str, tuple[int, int] | None]] = {
+    "send 4x64": (4, 64),
+    "send 64x1": (64, 1),
+    "pull 32": None,
+}
 _BODY: Final = 1024
 _WARM_UP: Final = 50_000
 _JAVA_WARM_UP: Final = 800_000
 """A quarter of it with --quick, after which Java's cost a message still falls a little."""
 _COUNT: Final = 200_000
 _QUEUES: Final = 4
-_NAMES: Final = "ab"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +97,12 @@ class Layout:
     name: str
     groups: tuple[Group, ...]
     side: str = "ours"
+    loads: Loads = field(default_factory=lambda: LOADS)
+    parts: int = 1
+    """Each group is sent this part of the messages."""
 
 
-LAYOUTS: Final = (
+LAYOUTS: tuple[Layout, ...] = (
     Layout(ONE_CORE, (Group(_FIRST, _FIRST, _SECOND),)),
     Layout(ONE_GROUP, (Group(),)),
     Layout(PINNED_LOAD, (Group(load=_SECOND),)),
@@ -100,12 +112,6 @@ LAYOUTS: Final = (
     Layout(JAVA_ON_ONE, (Group(_FIRST, _FIRST, _SECOND),), "java"),
     Layout(JAVA_ON_TWO, (Group(),), "java"),
 )
-LOADS: Final[dict[str, tuple[int, int] | None]] = {
-    "send 4x64": (4, 64),
-    "send 64x1": (64, 1),
-    "pull 32": None,
-}
-"""Connections and requests in flight on each; pulls drain what the first load sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +135,23 @@ class Host:
 
     def wait_quiet(self) -> None:
         """Until all have worked off what they had to do."""
-        for pid in self.roots:
-            quiet_cpu_s(pid)
+        with ThreadPoolExecutor(len(self.roots)) as pool:
+            list(pool.map(quiet_cpu_s, self.roots))
 
 
 @contextlib.contextmanager
 def container_of(root: Path, groups: int) -> Iterator[Host]:
-    """A container of ours on fresh stores, which ends in order."""
-    names = _NAMES[:groups]
-    container = OurContainer(root)
+    """A container of ours, with --auto, on fresh stores; it ends in order."""
+    names = NAMES[:groups]
+    for name in names:
+        broker_file(root, name, **_LARGE_FILES)
+    container = OurContainer(root, autoBrokerDirectory=root, autoBrokerCount=groups)
 
     def log_tail() -> str:
         return container.output()[-3000:]
 
     try:
-        container.start(*(broker_file(root, name, **_LARGE_FILES) for name in names))
+        container.start(options=(f"--{AUTO.long}",))
         addresses = container.wait_registered(*names)
         supervisors = container.supervisors()
         ports = [int(addresses[name].rpartition(":")[2]) for name in names]
@@ -195,13 +203,13 @@ class Bench:
         with java_broker(root) if is_java else container_of(root, len(layout.groups)) as host:
             for pid, group in zip(host.roots, layout.groups, strict=True):
                 self._pin(pid, group)
-            warm_up = (4, 64, self._count(_JAVA_WARM_UP if is_java else _WARM_UP))
+            warm_up = (4, 64, self._count(layout, _JAVA_WARM_UP if is_java else _WARM_UP))
             self._together(layout, host, "warm-up", "send", warm_up)
             self._together(layout, host, "warm-up", "pull", ("warm-up", _QUEUES, 32))
-            return {load: self._run(layout, host, load) for load in LOADS}
+            return {load: self._run(layout, host, load) for load in layout.loads}
 
-    def _count(self, full: int) -> int:
-        return max(64, int(full * self._factor))
+    def _count(self, layout: Layout, full: int) -> int:
+        return max(64, int(full * self._factor / layout.parts))
 
     def _pin(self, root: int, group: Group) -> None:
         """All threads of the group; what it starts later stays with who starts it."""
@@ -214,14 +222,16 @@ class Bench:
         return [self._cores[at] for at in cores]
 
     def _run(self, layout: Layout, host: Host, load: str) -> Run:
-        shape = LOADS[load]
-        topic = "cores-4" if shape is None else f"cores-{shape[0]}"
+        shape = layout.loads[load]
+        topic = f"cores-{0 if shape is None else list(layout.loads).index(load)}"
         host.wait_quiet()
         before, used_s, began = host.processes(), _children_s(), time.perf_counter()
         if shape is None:
             done = self._together(layout, host, topic, "pull", ("cores", _QUEUES, 32))
         else:
-            done = self._together(layout, host, topic, "send", (*shape, self._count(_COUNT)))
+            done = self._together(
+                layout, host, topic, "send", (*shape, self._count(layout, _COUNT))
+            )
         passed_s, loads_s = time.perf_counter() - began, _children_s() - used_s
         meanwhile = host.processes()
         host.wait_quiet()
@@ -365,11 +375,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each layout (3)")
     parser.add_argument("--quick", action="store_true", help="one round, a quarter of the messages")
     parser.add_argument("--factor", type=float, help="on all counts, for a trial")
-    parser.add_argument("--json", type=Path, default=OUT_DIR / "cores.json")
+    parser.add_argument("--groups", metavar="1,2,4,8", help="so many groups, one after the other")
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--dir", type=Path, help="where the stores live while it runs")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.factor = options.factor or (0.25 if options.quick else 1.0)
+    options.json = options.json or OUT_DIR / f"cores{'-groups' if options.groups else ''}.json"
     return options
 
 
@@ -379,13 +391,18 @@ def main(arguments: Sequence[str]) -> int:
         raise SystemExit("cores: two cores are needed, this process may use one")
     # So that SIGTERM ends the brokers and deletes the stores, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("cores: ended by SIGTERM"))
+    layouts, show = LAYOUTS, lines
+    if options.groups:
+        from tests.bench.cores_groups import group_layouts, group_lines
+
+        layouts, show = group_layouts(options.groups), group_lines
     directory = Path(tempfile.mkdtemp(prefix="cores-", dir=options.dir))
     machine = describe_machine(directory)
     runs: dict[str, dict[str, list[Run]]] = {}
     try:
         bench = Bench(directory, options.factor)
         for number in range(options.rounds):
-            for layout in LAYOUTS:
+            for layout in layouts:
                 print(f"round {number + 1} of {options.rounds}: {layout.name}", file=sys.stderr)
                 for load, run in bench.measure(layout).items():
                     runs.setdefault(layout.name, {}).setdefault(load, []).append(run)
@@ -394,7 +411,7 @@ def main(arguments: Sequence[str]) -> int:
     data = report(runs, machine, options.rounds, server_version("4.9"))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(data, indent=1))
-    print("\n".join(lines(data)))
+    print("\n".join(show(data)))
     print(f"written: {options.json}")
     return 0
 

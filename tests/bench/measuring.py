@@ -215,15 +215,20 @@ class Target(Protocol):
 
 
 def run_load(
-    mode: str, broker: Target, topic: str, *args: object, timeout_s: float = 600
+    mode: str,
+    broker: Target,
+    topic: str,
+    *args: object,
+    timeout_s: float = 600,
+    before: Sequence[str] = (),
 ) -> dict[str, float]:
     """Run the load generator, in a session of its own (busy_loops.py); gives its figures, refused
-    sends among them (`not_success`).
+    sends among them (`not_success`). before: what its command is an argument of.
 
     Raises RuntimeError when an answer was missing or a pull failed.
     """
     arguments = ("127.0.0.1", broker.port, topic, *args)
-    command = [str(build_loadgen()), mode, *map(str, arguments)]
+    command = [*before, str(build_loadgen()), mode, *map(str, arguments)]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -1,9 +1,9 @@
 """Writes the tables of docs/performance.md, and its pictures, from what was measured.
 
 `.venv/bin/python -m tests.bench.performance_page` reads the JSON files that `bin/bench compare`,
-`replication`, `idle` and `cores` keep in tests/bench/out (--from names another directory), and
-replaces what stands between the marks of each section. A section whose file is not there is left as
-it is. No table there is written by hand.
+`replication`, `idle`, `cores` and `cores --groups` keep in tests/bench/out (--from names another
+directory), and replaces what stands between the marks of each section. A section whose file is not
+there is left as it is. No table there is written by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.bench.cores_groups import HEAD, group_rows
 from tests.bench.cores_model import GAINS, HOSTS, RECORD_KB, Model, java_at_best, models
 from tests.bench.measuring import KINDS, OUT_DIR
 
@@ -276,6 +277,21 @@ def cores_text(data: Data) -> str:
     return "\n\n".join(parts)
 
 
+def groups_text(data: Data) -> str:
+    """The layouts of bin/bench cores --groups."""
+    head = (
+        f"`bin/bench cores --groups`, {data['run']['date']}: {machine_text(data['machine'])};"
+        f" {_rounds(data['run']['rounds']).lower()},"
+        f" {data['machine']['compiled_modules']} compiled modules. Messages of 1 KiB, all groups"
+        " together. On one core: with all processes of all groups there, the load generators on"
+        " the other; on two: with all on both. Processor time a message: that of `remoting`, and"
+        ' of all other processes of all groups. "Of the first": beside the fewest groups on the'
+        " same cores."
+    )
+    rows = sorted(group_rows(data), key=lambda row: row[:2])
+    return f"{head}\n\n{_table(HEAD, iter(rows))}"
+
+
 def _layout_rows(data: Data) -> Iterator[list[str]]:
     for layout in data["layouts"]:
         for load, one in layout["loads"].items():
@@ -334,6 +350,7 @@ SECTIONS: Final[Mapping[str, Callable[[Data], str]]] = {
     "replication": lambda data: lines_text(data, "bin/bench replication"),
     "idle": lambda data: lines_text(data, "bin/bench idle"),
     "cores": cores_text,
+    "cores-groups": groups_text,
 }
 """By the name of the command, of its JSON file and of the section."""
 
@@ -359,7 +376,8 @@ def main(arguments: Sequence[str]) -> int:
             data = json.loads(path.read_text(encoding="utf-8"))
             page = replaced(page, section, text_of(data))
         except (ValueError, KeyError, TypeError) as error:
-            words = f"cannot be shown, run bin/bench {section} again: {error!r:.200}"
+            command = section.replace("-", " --")
+            words = f"cannot be shown, run bin/bench {command} again: {error!r:.200}"
             raise SystemExit(f"performance_page: {path}: {words}") from error
         for picture in draw(section, data, options.page.parent / PICTURES):
             print(f"written: {picture}")

@@ -14,8 +14,9 @@ import pytest
 from tests.bench import replication
 from tests.bench.compare import description, parse
 from tests.bench.compare_report import Start, report
-from tests.bench.cores import LAYOUTS, LOADS, Bench, Run, figures, lines
+from tests.bench.cores import LAYOUTS, LOADS, Bench, Group, Run, figures, lines
 from tests.bench.cores import report as cores_report
+from tests.bench.cores_groups import group_layouts
 from tests.bench.cores_model import (
     JAVA_ON_TWO,
     ONE_GROUP,
@@ -39,6 +40,7 @@ MACHINE = {
     "python": "3.11.7",
     "java": "openjdk 17",
     "file_system": "ext4",
+    "compiled_modules": 50,
     "quiet": {"quiet": True, "text": "the machine was quiet: spinning got 100% of the cores"},
 }
 
@@ -83,6 +85,15 @@ def cores() -> dict[str, Any]:
     return cores_report(of_load, MACHINE, 2, "4.9.7")
 
 
+def groups() -> dict[str, Any]:
+    """A report of one load with one group and with eight, on one core."""
+    one = Run(100_000, 1, 2, 1.0, {"remoting": 8.0, "store": 2.0}, {"remoting": 0.9})
+    eight = Run(80_000, 1, 2, 1.0, {"remoting": 9.0, "store": 3.0}, {"remoting": 0.9})
+    names = [layout.name for layout in group_layouts("1,8")]
+    runs = {names[0]: {"pull 32": [one]}, names[1]: {"pull 32": [eight]}}
+    return cores_report(runs, MACHINE, 1, "4.9.7")
+
+
 def replicated() -> dict[str, Any]:
     """A report of the lag."""
     runs = replication.Runs(lags=[Lag("used", 1.0, 6.0, 9.0, 100.0)])
@@ -120,6 +131,7 @@ def test_every_section_is_written_and_nothing_else(tmp_path: Path) -> None:
     reports = {
         "compare": compared(),
         "cores": cores(),
+        "cores-groups": groups(),
         "replication": replicated(),
         "idle": idle(),
     }
@@ -146,6 +158,7 @@ def test_every_section_is_written_and_nothing_else(tmp_path: Path) -> None:
     assert "| wake-ups: p99, ms | 2.50 | – | – | 3: held |" in text
     assert "| a second group on two cores | 1.50 |" in text
     assert "| two groups beside Java, two cores | 2.50 |" in text
+    assert "| one core | pull 32 | 8 | 80,000 | 0.80 | 9.0 | 3.0 | 1.20 | 2 |" in text
     assert "| send 4x64, Java 4.9.7 | 20.0 | – | – | ≤ 0.40 |" in text
     pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     assert pictures == ["performance-cores.svg", "performance-rows.svg"]
@@ -211,6 +224,24 @@ def test_two_groups_of_a_container_are_measured(
         assert {"remoting", "store", "ha", "supervisor"} <= run.cpu_us.keys()
     assert os.sched_getaffinity(0) == before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_divide_the_connections_and_the_messages() -> None:
+    layouts = group_layouts("1,8")
+    assert [layout.name for layout in layouts] == [
+        "1 on one core",
+        "8 on one core",
+        "1 on two cores",
+        "8 on two cores",
+    ]
+    eight = layouts[1]
+    assert eight.groups == (Group((0,), (0,), (1,)),) * 8
+    assert eight.loads["send 64x4 in all"] == (8, 4)
+    assert eight.loads["send 64x4 a group"] == (64, 4)
+    assert eight.parts == 8
+    for text in ("1,x", "0", "3", "128"):
+        with pytest.raises(SystemExit, match=f"cores: --groups {text}"):
+            group_layouts(text)
 
 
 def test_two_groups_have_the_slower_ones_time() -> None:

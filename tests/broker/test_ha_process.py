@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import threading
@@ -145,9 +146,16 @@ def test_metrics_max_series_is_not_for_replicas(world: World) -> None:
 
 def test_a_main_thread_without_a_turn_of_its_own_is_woken_by_a_signal(world: World) -> None:
     """Whichever thread the kernel gave it to: its number is in the pipe."""
+    world.stop()
+    world.child.stopping.clear()
     woken = threading.Thread(target=world.child.serve, daemon=True)
     woken.start()
     world.child.stopping.set()
     os.write(world.child._signals, bytes([signal.SIGTERM]))
     woken.join(5)
     assert not woken.is_alive()
+
+
+def test_a_signal_that_asks_for_no_stop_costs_one_turn(world: World) -> None:
+    os.write(world.child._signals, bytes([signal.SIGUSR1]) * 100)
+    wait_until(lambda: not select.select([world.child._signalled], [], [], 0)[0])

@@ -20,22 +20,25 @@ METRICS_SITE = ("http.server", "prometheus_client")
 NUMBERS = ("numpy",)
 FILTERS = ("lark",)
 FORMATS = ("yaml", "importlib.metadata", "zipfile")
-"""Of files that most brokers do not have, and of wheels."""
+"""Of files that most brokers do not have, and of wheels, which crc32c imports: it comes with the
+first replica."""
+TLS = ("ssl",)
+PROGRAMS = ("subprocess", "argparse")
 
 OF_LINES = ("javaproperties", "urllib.request")
 """The library of settings files with escapes, and what it brings along."""
+NOBODY = (*METRICS_SITE, *FILTERS, *FORMATS, *TLS, *PROGRAMS, *OF_LINES)
 MUST_NOT_IMPORT = {
     "broker.__main__": (
-        *(*METRICS_SITE, *NUMBERS, *FILTERS, *FORMATS, *OF_LINES, "remoting.remoting_server"),
-        *("broker.broker_controller", "store.default_message_store"),
+        *(*NOBODY, *NUMBERS, "remoting.remoting_server", "store.put_aside"),
+        *("broker.broker_controller", "store.default_message_store", "remoting.body.heartbeat"),
     ),
-    "broker.processes.namesrv": (*METRICS_SITE, *NUMBERS, *FILTERS, *FORMATS, *OF_LINES),
-    "broker.processes.ha": (*METRICS_SITE, *NUMBERS, *FILTERS, *OF_LINES, "yaml"),
-    "broker.processes.store": (*METRICS_SITE, *FILTERS, *OF_LINES, "remoting.remoting_server"),
-    "broker.processes.remoting": (*METRICS_SITE, *FILTERS, *OF_LINES, "yaml"),
+    "broker.processes.namesrv": (*NOBODY, *NUMBERS),
+    "broker.processes.ha": (*NOBODY, *NUMBERS),
+    "broker.processes.store": (*NOBODY, "remoting.remoting_server"),
+    "broker.processes.remoting": NOBODY,
 }
-"""By main module: "broker.__main__" is the supervisor, which forks the others. crc32c, for links of
-replicas, imports importlib.metadata."""
+"""By main module: "broker.__main__" is the supervisor, which forks the others."""
 WITHOUT_NUMPY = {"ha", "namesrv"}
 PROGRAM = """
 import importlib, os, sys

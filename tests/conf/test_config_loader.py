@@ -115,7 +115,7 @@ def test_ignored_keys_warn_once_together() -> None:
 def test_a_key_that_must_not_be_ignored_stops() -> None:
     refusal = (
         r"x\.conf:2: enableDLegerCommitLog = true: DLedger is not .*controller mode "
-        r".*store\.dledger_import"
+        r".*bin/mqadopt"
     )
     with pytest.raises(ConfigError, match=refusal):
         load_settings(KEYS, file=[at(2, "enableDLegerCommitLog", "true")])

@@ -186,14 +186,20 @@ def test_a_lent_slave_gets_the_log_and_its_reports_count(
         assert slave.received == world.log.bytes_from(1)
 
 
-def test_what_nobody_waits_for_is_left_to_process_ha(world: _World) -> None:
+def test_what_nobody_waits_for_is_left_to_process_ha(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing else ends the loan, and it is not lent again.
+    monkeypatch.setattr(lendable_link, "_UNANSWERED_MS", 60_000)
     with OwnSlave(world.address, 1, file_size=FILE_SIZE) as slave:
         world.wait_lent()
+        monkeypatch.setattr(lendable_link, "_REST_MS", 60_000)
         for number in range(3 * MOST_UNAWAITED):
-            end = world.log.append(10)
             awaited = number == MOST_UNAWAITED
-            world.on_loop(world.borrower.send_awaited if awaited else world.borrower.send_rest)
-            slave.read_up_to(end, report=True)
+            send = world.borrower.send_awaited if awaited else world.borrower.send_rest
+            # In one turn: what comes between two is sent at the end of the turn that it wakes.
+            world.on_loop(lambda send=send: world.log.append(10) and send())
+            slave.read_up_to(1 + 10 * (number + 1), report=True)
             if number == 2 * MOST_UNAWAITED - 1:
                 assert world.is_lent
         assert not world.is_lent

@@ -66,7 +66,7 @@ class Client:
             "broker": (broker or self.cluster.broker).address,
         }
         self.driver.call("topic.create", topic=name, queues=queues, **where)
-        if self.cluster.broker.kind == "java-5.3":
+        if self.cluster.broker.kind in harness.KINDS_5:
             wait_until(lambda: self._has_route(name), f"route of {name}")
         return name
 

@@ -1,6 +1,6 @@
 """Fixtures: one name server and one broker for the session, one JVM for each client version.
 
-`INTEROP_BROKER` and `INTEROP_NAMESRV` (ours, java-4.9, java-5.3) choose what is under test; Java
+`INTEROP_BROKER` and `INTEROP_NAMESRV` (ours, java-4.9, java-5.5) choose what is under test; Java
 against Java is how the scenarios themselves are validated.
 """
 

@@ -46,7 +46,8 @@ def python_packages() -> Path:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         return [*pip, "--target", str(part), _PYTHON_CLIENT]
 
-    return fetched(f"lib-{_PYTHON_CLIENT.replace('==', '-')}", fetch)
+    name = f"lib-{_PYTHON_CLIENT.replace('==', '-')}-{sys.implementation.cache_tag}"
+    return fetched(name, fetch)
 
 
 def node_packages() -> Path:

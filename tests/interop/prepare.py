@@ -108,8 +108,7 @@ def _archive_proxy(scratch: Path) -> None:
 
 def _part(classpath: str) -> Path | None:
     """Where the archive is written first; None when it is there and newer than what it is made
-    of, the driver's jar, which the tests compile anew. An older one is deleted: a JVM that has one
-    makes none."""
+    of. An older one is deleted: a JVM that has one makes none."""
     path, first = archive_path(classpath), Path(classpath.partition(":")[0].removesuffix("/*"))
     if path.exists() and path.stat().st_mtime > first.stat().st_mtime:
         return None

@@ -32,7 +32,7 @@ ROOMS = tuple(
 )
 PROGRAMS = (
     *("mqbroker", "mqbrokercontainer", "mqnamesrv", "mqcontroller"),
-    *("mqadmin", "mqshutdown", "mqreport", "mqchaos", "mqcompile", "mqconsole"),
+    *("mqadmin", "mqshutdown", "mqreport", "mqchaos", "mqcompile", "mqconsole", "mqadopt"),
 )
 BOOT_LINE = re.compile(r"^The broker\[.*boot success.* namesrv (\d+)\)$", re.MULTILINE)
 

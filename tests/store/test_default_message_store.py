@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from store.errors import StoreError, WrongFileSizeError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
+from store.java_hash import TAG_KEY
 from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
@@ -179,6 +181,42 @@ def test_what_is_written_is_dispatched_indexed_and_flushed(life: Life) -> None:
     assert len(index.query("Other", "key", 64, 0, 2**62).phy_offsets) == 3
     wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
     assert life.table.has_moves()
+
+
+def test_messages_are_found_by_their_tags(life: Life) -> None:
+    life.put(20)
+    life.put(3, "Other")
+    life.wait_dispatched()
+    index = IndexReader(life.config.index_path, 100, 400)
+    assert len(index.query("T", f"{TAG_KEY}A", 64, 0, 2**62).phy_offsets) == 20
+    assert index.query("T", f"{TAG_KEY}B", 64, 0, 2**62).phy_offsets == []
+    index.close()
+
+
+@pytest.mark.parametrize("name", ["message_index_enable", "index_file_write_enable"])
+def test_without_its_settings_there_is_no_index(tmp_path: Path, name: str) -> None:
+    life = Life(tmp_path / "store", **{name: False}).start()
+    life.put(3)
+    life.wait_dispatched()
+    life.stop()
+    assert not life.config.index_path.exists() or not any(life.config.index_path.iterdir())
+
+
+def test_the_rocksdb_of_a_5_5_broker_is_left_alone(tmp_path: Path) -> None:
+    """Each has one, empty with its default settings; RocksDB does not like what changes it."""
+    other = tmp_path / "store" / "rocksdbstore"
+    other.mkdir(parents=True)
+    files = {"CURRENT": b"MANIFEST-000005\n", "000004.log": b"", "LOCK": b""}
+    for name, data in files.items():
+        (other / name).write_bytes(data)
+    for clean in (True, False, True):
+        life = Life(tmp_path / "store").start()
+        life.put(3)
+        life.wait_dispatched()
+        life.stop(writer_has_stopped=clean)
+    assert {path.name: path.read_bytes() for path in other.iterdir()} == files
+    report = check_store(tmp_path / "store", hash_slots=100)
+    assert (report.errors, report.notes) == ([], [])
 
 
 def test_files_are_made_ahead_of_the_writer(life: Life) -> None:
@@ -493,3 +531,73 @@ def test_after_the_machine_went_down_every_queue_is_read(
     assert topics == ["T"]
     assert again.table.offsets("T", 0) == (0, 50)
     again.stop()
+
+
+# -- what 5.5 believes after a crash: up to which log offset units are on disk --------------------
+
+
+def logics_physical_offset(config: MessageStoreConfig) -> int:
+    """As 5.5 reads it."""
+    return int(struct.unpack_from(">q", config.checkpoint_path.read_bytes(), 40)[0])
+
+
+def flush_queues(life: Life) -> None:
+    """What the service does once a minute."""
+    (service,) = [s for s in life.store._services if isinstance(s, FlushConsumeQueueService)]
+    service.flush_all()
+
+
+def test_a_clean_stop_says_that_all_units_are_on_disk(life: Life) -> None:
+    life.put(50, size=1000)
+    life.wait_dispatched()
+    life.stop()
+    assert logics_physical_offset(life.config) == life.end > 3 * FILE_SIZE
+
+
+def test_a_store_of_a_broker_that_does_not_say_so(life: Life) -> None:
+    """Of 5.3.3, or one that was killed before it said so: 5.5 may refuse to open it
+    (enableAcceleratedRecovery). It is said soon, though no message comes."""
+    life.put(5)
+    life.wait_dispatched()
+    life.stop()
+    raw = life.config.checkpoint_path.read_bytes()
+    life.config.checkpoint_path.write_bytes(raw[:40] + bytes(8) + raw[48:])
+    again = Life(life.config.root, flush_interval_consume_queue=1).start()
+    wait_until(lambda: logics_physical_offset(life.config) == again.end)
+    assert life.config.checkpoint_path.read_bytes()[:24] == raw[:24]
+    again.stop()
+
+
+def test_a_kill_leaves_what_was_true_at_the_last_thorough_flush(life: Life) -> None:
+    life.put(5)
+    life.wait_dispatched()
+    first = life.end
+    flush_queues(life)
+    assert logics_physical_offset(life.config) == first
+    life.put(5)
+    life.wait_dispatched()
+    assert logics_physical_offset(life.config) == first
+
+
+@pytest.mark.parametrize("is_lost", ["the end of the log", "a queue"])
+def test_units_that_are_made_again_are_not_said_to_be_on_disk(tmp_path: Path, is_lost: str) -> None:
+    """Another crash may follow before they are flushed, and 5.5 then opens the store."""
+    life = Life(tmp_path / "store").start()
+    life.put(60, size=1000)
+    life.wait_dispatched()
+    life.stop(writer_has_stopped=False)
+    flushed = logics_physical_offset(life.config)
+    assert flushed == life.end
+    if is_lost == "a queue":
+        shutil.rmtree(life.config.consume_queue_path / "T")
+    else:
+        last = max(life.config.commit_log_path.iterdir())
+        while not any(last.read_bytes()):
+            last.unlink()
+            last = max(life.config.commit_log_path.iterdir())
+        last.write_bytes(bytes(FILE_SIZE))
+    again = Life(life.config.root, flush_interval_consume_queue=3_600_000).start()
+    assert again.end < flushed if is_lost != "a queue" else again.end == flushed
+    assert logics_physical_offset(life.config) <= (0 if is_lost == "a queue" else again.end)
+    again.stop(writer_has_stopped=False)
+    assert logics_physical_offset(life.config) == again.end

@@ -28,6 +28,7 @@ from store.message import Message
 from store.message_codec import encode_blank
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
+from tests.store.test_index_service import without_tags
 from tests.store.test_record_arrays import MESSAGES
 from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
 
@@ -204,8 +205,10 @@ def test_any_records(parts: list[tuple[Message, bool]], chosen: random.Random) -
 
 
 @pytest.mark.parametrize("node", ["master", "slave", "slave2"])
-def test_golden_files(tmp_path: Path, node: str) -> None:
-    """The Java broker's log, record by record: its consume queues and its index, byte for byte."""
+def test_golden_files(tmp_path: Path, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java broker's log, record by record: its consume queues and its index, byte for byte (but
+    for the tags, which brokers before 5.5 do not index)."""
+    without_tags(monkeypatch)
     paths = sorted((GOLDEN / node / "commitlog").iterdir())
     log = MemoryCommitLog(paths[0].stat().st_size, int(paths[0].name))
     log.data = bytearray(b"".join(path.read_bytes() for path in paths))
@@ -220,6 +223,19 @@ def test_golden_files(tmp_path: Path, node: str) -> None:
     found = world.state()
     assert {name: found[name] for name in golden} == golden
     assert found["index"] == [index.read_bytes()]
+    assert world.by_few.count(1) > 10
+
+
+def test_golden_index_with_tags(tmp_path: Path) -> None:
+    """Of 5.5, record by record."""
+    store = GOLDEN.parent / "store-5.5.0"
+    (path,) = (store / "commitlog").iterdir()
+    log = MemoryCommitLog(path.stat().st_size)
+    log.data = bytearray(path.read_bytes())
+    world = World(log, tmp_path, few=True, slots=1000, units=4000, queue_file=2000)
+    world.follow(list(golden_ends(log)))
+    (index,) = (store / "index").iterdir()
+    assert world.state()["index"] == [index.read_bytes()]
     assert world.by_few.count(1) > 10
 
 

@@ -28,7 +28,7 @@ class StillClock:
 class Desk:
     """A service and what it did, in order."""
 
-    def __init__(self, interval_ms: int = 1) -> None:
+    def __init__(self, interval_ms: int = 1, *, begins_with_all: bool = False) -> None:
         self.clock = StillClock()
         self.log: list[str] = []
         self.dispatched = 5
@@ -46,7 +46,8 @@ class Desk:
             self.clock,
             dispatched_offset=lambda: self.offset,
             dispatched_timestamp=lambda: self.dispatched,
-            on_flushed=lambda timestamp: self.log.append(f"checkpoint {timestamp}"),
+            on_flushed=self._on_flushed,
+            begins_with_all=begins_with_all,
             on_failure=self._on_failure,
         )
 
@@ -55,8 +56,12 @@ class Desk:
             raise FlushFailedError("fdatasync")
         self.log.append(f"flush {least_pages}")
         self.dispatched += 1  # Dispatch goes on meanwhile.
+        self.offset += 100
         self.flushed.set()
         return 0
+
+    def _on_flushed(self, timestamp: int, phy_offset: int) -> None:
+        self.log.append(f"checkpoint {timestamp} at {phy_offset - (3 << 30)}")
 
     def _on_failure(self, service: ServiceThread, error: Exception) -> None:
         self.failures.append(error)
@@ -70,20 +75,34 @@ def test_thorough_rounds_tell_the_checkpoint_what_was_flushed() -> None:
     desk.clock.now += 1
     desk.service.flush_once()
     desk.service.flush_once()
-    assert desk.log == ["flush 2", "flush 2", "flush 0", "checkpoint 7", "flush 2"]
+    assert desk.log == ["flush 2", "flush 2", "flush 0", "checkpoint 7 at 200", "flush 2"]
+
+
+@pytest.mark.parametrize("dispatched", [0, 5])
+def test_what_the_checkpoint_does_not_know_is_flushed_first(dispatched: int) -> None:
+    """Though nothing was dispatched in this life: no time is known then."""
+    desk = Desk(begins_with_all=True)
+    desk.dispatched = dispatched
+    desk.service.flush_once()
+    desk.service.flush_once()
+    assert desk.log == ["flush 0", f"checkpoint {dispatched} at 0", "flush 2"]
+    desk.dispatched = 0
+    desk.service.flush_all()
+    assert desk.log[3:] == ["flush 0"]
 
 
 def test_a_log_that_grows_fast_is_not_left_without_a_checkpoint() -> None:
     """Where the log was at the start is no growth."""
     desk = Desk()
     desk.service.flush_once()
-    desk.offset += (1 << 30) - 1
+    desk.offset += (1 << 30) - 101
     desk.service.flush_once()
     assert desk.log == ["flush 2", "flush 2"]
     desk.offset += 1
     desk.service.flush_once()
     desk.service.flush_once()
-    assert desk.log[2:] == ["flush 0", "checkpoint 7", "flush 2"]
+    end = (1 << 30) + 100
+    assert desk.log[2:] == ["flush 0", f"checkpoint 7 at {end}", "flush 2"]
     desk.offset += 1 << 30
     desk.service.flush_once()
     assert desk.log[5] == "flush 0"

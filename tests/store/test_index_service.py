@@ -13,9 +13,10 @@ from ipc.clock import SystemClock
 from store.errors import FlushFailedError, WrongFileSizeError
 from store.index_file import IndexFile
 from store.index_service import IndexReader, IndexService, index_file_name, list_index_files
-from store.java_hash import index_key_hash
+from store.java_hash import TAG_KEY, index_key_hash
 from store.record_arrays import RecordArrays, parse_records
 from store.record_properties import PropertyExtractor
+from store.record_properties import _words as words_of
 from tests.support.memory_commit_log import MemoryCommitLog, message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-G"
@@ -64,14 +65,39 @@ def lookup(service: IndexService | IndexReader, key: str) -> list[int]:
 
 
 @pytest.mark.parametrize("node", ["master", "slave", "slave2"])
-def test_golden_index(tmp_path: Path, node: str) -> None:
-    """The Java broker's log gives its index file, byte for byte (but for the file's name)."""
-    service = IndexService(tmp_path, 1000, 4000, SystemClock(), lambda timestamp: None)
-    for path in sorted((GOLDEN / node / "commitlog").iterdir()):
+def test_golden_index(tmp_path: Path, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java broker's log gives its index file, byte for byte (but for the file's name), and but
+    for the tags, which brokers before 5.5 do not index."""
+    without_tags(monkeypatch)
+    assert_golden_index(tmp_path, GOLDEN / node)
+
+
+def test_golden_index_with_tags(tmp_path: Path) -> None:
+    """Of 5.5, which indexes tags, too."""
+    store = GOLDEN.parent / "store-5.5.0"
+    assert_golden_index(tmp_path, store)
+    reader = IndexReader(store / "index", 1000, 4000)
+    found = reader.query("Golden", f"{TAG_KEY}TagA", 64, 0, EVER)
+    assert len(found.phy_offsets) == 9
+    reader.close()
+
+
+def without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.record_properties._words", words_without_tags)
+    monkeypatch.setattr("store.record_properties._FEW_ROWS", 1 << 20)  # no columns
+
+
+def words_without_tags(properties: bytes) -> list[bytes]:
+    return [word for word in words_of(properties) if not word.startswith(b"T#")]
+
+
+def assert_golden_index(root: Path, store: Path) -> None:
+    service = IndexService(root, 1000, 4000, SystemClock(), lambda timestamp: None)
+    for path in sorted((store / "commitlog").iterdir()):
         view = memoryview(path.read_bytes())
         service.dispatch(parse_records(view, int(path.name), PropertyExtractor({})))
-    (golden,) = (GOLDEN / node / "index").iterdir()
-    (ours,) = tmp_path.iterdir()
+    (golden,) = (store / "index").iterdir()
+    (ours,) = root.iterdir()
     assert ours.read_bytes() == golden.read_bytes()
 
 

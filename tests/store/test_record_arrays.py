@@ -44,6 +44,8 @@ def expected_keys(record: Message) -> list[int]:
     properties = record.property_map()
     keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
     keys += [word for word in properties.get("KEYS", "").split(" ") if word]
+    if tags := properties.get("TAGS"):
+        keys.append(f"T#{tags}")
     return [index_key_hash(f"{record.topic}#{key}") for key in keys]
 
 

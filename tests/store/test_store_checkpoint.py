@@ -38,14 +38,29 @@ def test_java_has_the_confirm_offset_where_we_look_for_it(tmp_path: Path) -> Non
     assert path.read_bytes() == raw[:32] + (1377).to_bytes(8, "big") + raw[40:]
 
 
+def test_java_has_the_offset_of_flushed_units_where_we_look_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    raw = (GOLDEN.parent / "store-5.5.0" / "checkpoint").read_bytes()
+    path.write_bytes(raw)
+    found = StoreCheckpoint.load(path)
+    assert found.logics_physical_offset == 0x1BC2E
+    found.flush()
+    assert path.read_bytes() == raw
+    found.units_end_at(0x1BC2F)
+    assert found.logics_physical_offset == 0x1BC2E
+    found.units_end_at(700)
+    found.flush()
+    assert path.read_bytes() == raw[:40] + (700).to_bytes(8, "big") + raw[48:]
+
+
 def test_fields_of_later_versions_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    path.write_bytes(struct.pack(">qqqqq", 1, 2, 3, 4, 5) + bytes(4056))
+    path.write_bytes(struct.pack(">qqqqqqq", 1, 2, 3, 4, 5, 6, 7) + bytes(4040))
     found = StoreCheckpoint.load(path)
     found.index_msg_timestamp = 9
     assert found.master_flushed_offset == 4
     found.flush()
-    assert path.read_bytes() == struct.pack(">qqqqq", 1, 2, 9, 4, 5) + bytes(4056)
+    assert path.read_bytes() == struct.pack(">qqqqqqq", 1, 2, 9, 4, 5, 6, 7) + bytes(4040)
 
 
 def test_a_full_disk_is_no_reason_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from typing import Annotated
 import click
 
 from remoting.body.message_request_mode import (
-    MessageRequestMode,
     SetMessageRequestModeRequestBody,
 )
 from remoting.body.subscription_group_config import (
@@ -23,6 +22,7 @@ from remoting.body.subscription_group_config import (
     SubscriptionGroupWrapper,
 )
 from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
+from remoting.message_request_mode import MessageRequestMode
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown

@@ -130,3 +130,35 @@ def test_the_answer_stays_below_the_frame_limit(
     store.index["t", "k"] = list(range(len(sizes)))
     expected = b"".join(records[n] for n in range(given))
     assert ask(store, query()).body == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"indexType": "T", "lastKey": ""}, "T#k"),
+        ({"indexType": "K"}, "k"),
+        ({"indexType": "U"}, "k"),
+        ({"indexType": ""}, "k"),
+        ({"indexType": "t"}, "k"),
+        ({"indexType": "T", "_UNIQUE_KEY_QUERY": "true"}, "k"),
+    ],
+    ids=str,
+)
+def test_what_the_key_is_clients_of_5_5_say(more: dict[str, str], key: str) -> None:
+    store = FakeStore()
+    store.index["t", key] = [7]
+    store.records[7] = record(7)
+    assert ask(store, query(**more)).body == record(7)
+    assert [asked[:2] for asked in store.index_queries] == [("t", key)]
+
+
+def test_the_index_is_not_read_without_its_setting() -> None:
+    store = FakeStore(records={7: record(7)})
+    store.index["t", "k"] = [7]
+    processor = QueryMessageProcessor(
+        store, default_query_max_num=32, max_msgs_num_batch=64, reads_index=False
+    )
+    answer = processor.process_request(FakeConnection(), query())
+    assert answer is not None
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    assert store.index_queries == []

@@ -404,12 +404,12 @@ def test_a_send_back_is_counted_under_a_topic_that_exists(tmp_path: Path) -> Non
 class Recalls:
     """A broker that recalls."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **store: bool) -> None:
         self.world = HotPathWorld(root, timers=ON, send={"recall_by_property": True})
         self.world.topic()
         self.processor = RecallMessageProcessor(
             BrokerConfig(broker_name="b", region_id="R", recall_message_enable=True),
-            MessageStoreConfig(timer_max_delay_sec=ON.max_delay_ms // 1000),
+            MessageStoreConfig(timer_max_delay_sec=ON.max_delay_ms // 1000, **store),
             self.world.topics.find,
             TimerPut(self.world.timers, self.world.log, self.world.append_queue),
             self.world.waiters,
@@ -439,6 +439,13 @@ def test_a_recall_says_what_the_broker_makes_it_say(tmp_path: Path) -> None:
     recalls.world.topic("SCHEDULE_TOPIC_XXXX")
     assert recalls.recall("U", topic="SCHEDULE_TOPIC_XXXX") == 16
     assert len(recalls.world.records()) == 1
+
+
+def test_a_recall_as_5_5_reads_it(tmp_path: Path) -> None:
+    recalls = Recalls(tmp_path, append_topic_for_timer_delete_key=False)
+    assert recalls.recall("U") == 0
+    (message,) = recalls.world.records()
+    assert parse_properties(message.properties.decode())["TIMER_DEL_UNIQKEY"] == "U"
 
 
 def test_a_recall_that_a_client_sends_itself(tmp_path: Path) -> None:

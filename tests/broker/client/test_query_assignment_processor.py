@@ -18,10 +18,10 @@ from broker.settings.broker_config import BrokerConfig
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from remoting.body.message_queue import MessageQueue
 from remoting.body.message_request_mode import (
-    MessageRequestMode,
     SetMessageRequestModeRequestBody,
 )
 from remoting.errors import RequestError
+from remoting.message_request_mode import MessageRequestMode
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeConnection
 

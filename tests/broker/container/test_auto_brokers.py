@@ -11,8 +11,16 @@ from broker.container.auto_brokers import NAMES, prepare_auto_brokers
 from broker.container.contained_options import claims_of, load_contained_options
 from broker.container.container_startup import load_container_options
 from broker.container.core_pairs import cores_of_slot, count_pairs
+from conf.errors import StartupExitError
 
 HOME = {"ROCKETMQ_HOME": str(Path(__file__).parents[3])}
+
+
+def container_conf(root: Path, *more: str) -> str:
+    """Of a container whose --auto keeps its brokers in `root`."""
+    conf = root / "container.conf"
+    conf.write_text("\n".join([f"autoBrokerDirectory={root / 'brokers'}", *more]))
+    return str(conf)
 
 
 def test_names_go_on_after_z() -> None:
@@ -76,10 +84,25 @@ def test_the_command_line_makes_one_for_every_two_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
-    conf = tmp_path / "container.conf"
-    conf.write_text(f"autoBrokerDirectory={tmp_path / 'brokers'}\n")
-    options = load_container_options(["--auto", "-c", str(conf)], HOME)
+    options = load_container_options(["--auto", "-c", container_conf(tmp_path)], HOME)
     assert options.broker_files == tuple(
         tmp_path / "brokers" / f"broker-{letter}.conf" for letter in "abc"
     )
     assert options.embeds_namesrv
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+def test_a_setting_says_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(6)))
+    conf = container_conf(tmp_path, f"autoBrokerCount={count}")
+    options = load_container_options(["--auto", "-c", conf], HOME)
+    assert [path.stem for path in options.broker_files] == list(NAMES[:count])
+
+
+def test_more_than_there_are_names_is_refused(tmp_path: Path) -> None:
+    conf = container_conf(tmp_path, f"autoBrokerCount={len(NAMES) + 1}")
+    with pytest.raises(StartupExitError, match=rf"{conf}:2: autoBrokerCount"):
+        load_container_options(["--auto", "-c", conf], HOME)
+    assert not (tmp_path / "brokers").exists()

@@ -40,6 +40,17 @@ def test_a_check_point_of_java_is_read_and_written_back_byte_for_byte():
     assert stored_point(in_memory, "jbroker").to_json_bytes() == CK
 
 
+@pytest.mark.parametrize("suspends", [False, True])
+def test_a_check_point_of_5_5_says_whether_it_suspends(suspends):
+    raw = CK.replace(b'"so":0,', b'"so":0,"sp":%s,' % str(suspends).lower().encode())
+    point = PopCheckPoint.from_json_bytes(raw)
+    assert point.to_json_bytes() == raw
+    in_memory = point.check_point(5)
+    assert in_memory.suspends == suspends
+    # Brokers before 5.5 see no difference where there is none.
+    assert stored_point(in_memory, "jbroker").to_json_bytes() == (raw if suspends else CK)
+
+
 def test_an_ack_of_java_is_read_and_written_back_and_finds_its_check_point():
     ack = AckMsg.from_json_bytes(ACK)
     assert ack.to_json_bytes() == ACK

@@ -12,8 +12,11 @@ from unittest import mock
 import pytest
 from msgspec import structs
 
+from broker.pop.revive_points import read_point
+from store.message import Message
+from store.message_properties import PROPERTIES_LIMIT, parse_properties
 from tests.broker.hot_path_world import record
-from tests.broker.pop.test_damaged_check_points import REVIVE, ReviveWorld
+from tests.broker.pop.test_damaged_check_points import RETRY, REVIVE, ReviveWorld
 
 
 @pytest.fixture
@@ -69,6 +72,25 @@ def test_check_points_of_other_queues_are_others(
     assert sorted(copied) == sorted(bodies)
 
 
+def test_what_is_behind_is_what_is_not_handled(world: ReviveWorld) -> None:
+    """One record too many up to RocketMQ 5.3 (#8652)."""
+
+    def behind() -> int:
+        return world.service.behind(world.now_ms)[0][1]
+
+    assert behind() == 0
+    world.store_point()
+    world.store_point(so=5, pt=world.now_ms)
+    world.hot.turn()
+    world.hot.dispatch()
+    assert behind() == 2
+    world.look()
+    assert behind() == 1, "one is due later"
+    world.now_ms += 60_000
+    world.look()
+    assert behind() == 0
+
+
 def test_a_pass_waits_for_the_loop_only_while_nothing_is_left_to_do(world: ReviveWorld) -> None:
     """What becomes due is no event of the loop."""
     service, loop = world.service, mock.Mock()
@@ -82,3 +104,58 @@ def test_a_pass_waits_for_the_loop_only_while_nothing_is_left_to_do(world: Reviv
     service._run_when_due()
     assert loop.call_at_multiple.called
     assert not loop.watches.call_once.called
+
+
+# -- 5.5: what was given back unread, and whose retries they are ----------------------------------
+
+
+def copies(world: ReviveWorld) -> list[Message]:
+    return [one for one in world.hot.records() if one.topic == RETRY]
+
+
+@pytest.mark.parametrize(
+    ("fields", "times"), [({}, 4), ({"sp": False}, 4), ({"sp": True}, 3), ({"sp": None}, 4)]
+)
+def test_what_was_given_back_unread_is_no_attempt_more(
+    world: ReviveWorld, fields: dict[str, Any], times: int
+) -> None:
+    world.hot.log.append(
+        world.hot.log.topic("T"), (structs.replace(record(b"x"), reconsume_times=3),)
+    )
+    world.store_point(so=10, **fields)
+    world.look()
+    (copy,) = copies(world)
+    assert (copy.body, copy.reconsume_times) == (b"x", times)
+
+
+def test_what_is_put_again_is_still_given_back_unread(world: ReviveWorld) -> None:
+    """RocketMQ forgets it then."""
+    body = json.dumps(world.point(sp=True)).encode()
+    record_read = Message(topic=REVIVE, queue_id=0, body=body, store_timestamp=world.now_ms)
+    found = read_point(record_read, 0)
+    again = json.loads(found.put_again(4, 60_000).to_json_bytes())
+    assert (again["sp"], again["rp"]) == (True, "1")
+
+
+@pytest.mark.parametrize("said", [None, "G", "Other"])
+def test_a_retry_says_whose_it_is_once(world: ReviveWorld, said: str | None) -> None:
+    """However often it comes again, and whatever a client had said."""
+    properties = b"A\x01b" + (b"\x02ORIGIN_GROUP\x01%b" % said.encode() if said else b"")
+    world.hot.log.append(world.hot.log.topic("T"), (record(b"x", properties),))
+    world.store_point(so=10)
+    world.look()
+    (copy,) = copies(world)
+    assert parse_properties(copy.properties.decode())["ORIGIN_GROUP"] == "G"
+    world.store_point(so=0, t=RETRY, pt=world.point()["pt"] + 1)
+    world.look()
+    again = copies(world)[-1]
+    assert again.reconsume_times == 2
+    assert again.properties == copy.properties
+
+
+def test_there_may_be_no_room_to_say_whose_it_is(world: ReviveWorld) -> None:
+    properties = b"A\x01" + b"b" * (PROPERTIES_LIMIT - 2)
+    world.hot.log.append(world.hot.log.topic("T"), (record(b"x", properties),))
+    world.store_point(so=10)
+    world.look()
+    assert [copy.properties for copy in copies(world)] == [properties]

@@ -64,7 +64,13 @@ def test_a_notification() -> None:
     check = SimpleNamespace(check=broken)
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
     notifications = NotificationProcessor(
-        cast("Any", check), cast("Any", None), stats, PollingLimits(1, 1, 1), cast("Any", clock)
+        cast("Any", check),
+        cast("Any", None),
+        stats,
+        PollingLimits(1, 1, 1),
+        cast("Any", clock),
+        cast("Any", None),
+        CONFIG,
     )
     peer = FakeConnection()
     request = RemotingCommand.request(200054, {})

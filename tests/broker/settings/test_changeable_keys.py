@@ -9,18 +9,20 @@ from broker.settings.changeable_keys import CHANGEABLE, RETENTION_KEYS
 from conf.config_fields import Applies, FieldSpec, field_specs
 from conf.ignored_keys import ALIASES
 from store.message_store_config import MessageStoreConfig
+from tests.support.every_row import every_row
 
 SPECS = {spec.key: spec for cls in (BrokerConfig, MessageStoreConfig) for spec in field_specs(cls)}
 
 
-@pytest.mark.parametrize("key", CHANGEABLE)
+@every_row("key", CHANGEABLE)
 def test_a_changeable_key_is_a_number_or_a_choice(key: str) -> None:
     """Never a path, an address, a name or anything that is executed."""
     spec: FieldSpec = SPECS[key]
     assert spec.kind is not str or key == "deleteWhen"
     words = ("path", "home", "addr", "dir", "listen", "file", "class", "black", "ip1", "ip2")
     named = key.lower().replace("filereserved", "").replace("filesinterval", "")
-    named = named.replace("deletefilebatch", "").replace("cleanfile", "")
+    for harmless in ("deletefilebatch", "cleanfile", "indexfile"):
+        named = named.replace(harmless, "")
     assert not any(word in named for word in words)
 
 

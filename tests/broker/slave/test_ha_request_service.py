@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +74,24 @@ def test_a_slow_master_keeps_nobody_out(world: World) -> None:
     world.go_on.set()
     inspecting.join()
     assert found == [{"verdict": "go"}]
+
+
+def test_its_descriptor_is_given_back_and_not_written_to_afterwards(world: World) -> None:
+    """Its number is soon another file's."""
+    fd = world.service._stop_fd
+    world.go_on.set()
+    assert world.service.shutdown()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    other = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        os.dup2(other, fd)
+        world.service.interrupt()
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(fd)
+    finally:
+        for number in {other, fd}:
+            os.close(number)
 
 
 def test_a_mistake_in_a_handler_ends_the_process(world: World) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.both_ways import Question, core_tables_of, differences, plain_tables
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, replica, sync, write_dump
-from tests.spark.plain_samples import Json, whole_day
+from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import PlainObjective
 
 STEP_MS = 30_000
@@ -23,6 +23,9 @@ SET_BACK = 660
 """At this minute of the true day."""
 FIRST, LAST = 670, 700
 """The trouble: minutes of the true day, in the hour that the wall clock shows twice."""
+BEGUN, ENDED = 530, 802
+"""The lines: from before the window, which is of the wall clock, to behind it."""
+WINDOW = Window(DATE, T0 + 600 * MINUTE_MS, T0 + 800 * MINUTE_MS)
 OF_GROUPS = ("replica_days", "group_days", "windows", "minutes", "hours", "incidents")
 
 
@@ -80,18 +83,18 @@ def _quiet(broker: Broker) -> list[Line]:
 
 
 def day(trouble: Callable[[Broker], list[Line]], *, marks: bool = True) -> list[Line]:
-    broker = Broker(-70, marks=marks)
-    broker.tell(-70, FIRST)
+    broker = Broker(BEGUN, marks=marks)
+    broker.tell(BEGUN, FIRST)
     trouble(broker)
-    broker.tell(LAST, 1442)
+    broker.tell(LAST, ENDED)
     return broker.lines
 
 
 def crashed(first: float, last: float) -> list[Line]:
-    broker = Broker(-70)
-    broker.tell(-70, first)
+    broker = Broker(BEGUN)
+    broker.tell(BEGUN, first)
     after = Broker(last, broker.life)
-    after.tell(last, 1442)
+    after.tell(last, ENDED)
     return broker.lines + after.lines
 
 
@@ -99,7 +102,7 @@ def judged(tmp_path: Path, lines: list[Line], **promised: Any) -> Json:
     """The row of b:1 by the product, which the plain program agrees with."""
     write_dump(tmp_path, lines)
     objective = PlainObjective(availability_percent=99.9, lag_seconds=60, **promised)
-    question = Question([tmp_path], whole_day(str(DATE)), [objective])
+    question = Question([tmp_path], WINDOW, [objective])
     found = core_tables_of(question)
     plain = plain_tables(question)
     assert not differences(plain | {name: found[name] for name in OF_GROUPS}, plain)

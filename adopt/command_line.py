@@ -1,0 +1,216 @@
+"""`mqadopt DIR`: looks at the store of another broker, and takes it over when told how.
+
+The operator's program: one thread, while no broker runs on the directory. Without --to or
+--in-place nothing is written. Exit 0: looked, and it can be adopted, or adopted and all counts are
+equal; 1: it cannot, or was refused, with lines that say why and the way out; 2: a command line that
+is wrong; 3: done, but counts differ. A DLedger store is handed to store.dledger_import.
+
+Tested by tests/adopt/test_command_line.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from adopt.adoption import Adoption, Comparison, name_aside, now_ms
+from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
+from adopt.progress import Bar
+from adopt.state import OURS, ROCKSDB, load_state, new_state
+from adopt.store_survey import ConfigPlace, Kind, StoreFacts, survey_store
+from adopt.way_back import WayBack, notes_back, problems_back
+from conf.installation import enter_program
+from store import dledger_import
+from store.dledger.unfinished_import import refuse_unfinished
+from store.errors import StoreError
+
+DONE: Final = 0
+REFUSED: Final = 1
+DIFFERENT: Final = 3
+
+
+def run() -> int:
+    """The console script `mqadopt` of an installed wheel."""
+    enter_program("mqadopt", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        with Bar(sys.stderr) as bar:
+            return _run(options, bar)
+    except (StoreError, OSError) as error:
+        _say(str(error))
+        return REFUSED
+    except KeyboardInterrupt:
+        _say("interrupted; the same command goes on where it was")
+        return REFUSED
+
+
+def _run(options: argparse.Namespace, bar: Bar) -> int:
+    root: Path = options.directory
+    target: Path | None = root if options.in_place else options.to
+    state = load_state(target) if target is not None else None
+    if options.in_place and state is not None:
+        return _finish(_work(state.direction)(root, root, bar).run(None), root, state.direction)
+    refuse_unfinished(root)
+    place = ConfigPlace(state.config) if state is not None else options.config
+    facts = survey_store(root, config=place, walk=not options.quick, progress=bar)
+    if options.to_rocksdb:
+        return _go_back(facts, target, bar)
+    names = (options.broker_name or "", options.cluster or "")
+    plan = make_plan(facts, *names, skip_damaged=options.skip_damaged)
+    is_dledger = facts.kind is Kind.DLEDGER
+    if plan.problems or (target is None and (options.json or options.quick or not is_dledger)):
+        _show(facts, plan, as_json_text=options.json)
+        return REFUSED if plan.problems else DONE
+    if is_dledger:
+        _show(facts, plan, as_json_text=False)
+        return _import_dledger(options)
+    assert target is not None, "shown only, without one"
+    return _adopt(facts, plan, target, names, bar)
+
+
+def _adopt(facts: StoreFacts, plan: Plan, target: Path, names: tuple[str, str], bar: Bar) -> int:
+    in_place = target == facts.root
+    for line in (*facts_lines(facts), *plan_lines(plan)):
+        _say(line)
+    if in_place and not plan.is_needed:
+        return DONE
+    return _do(facts, target, OURS, names, bar)
+
+
+def _go_back(facts: StoreFacts, target: Path | None, bar: Bar) -> int:
+    problems = list(problems_back(facts))
+    for line in (*facts_lines(facts), *(f"  note: {text}" for text in notes_back(facts))):
+        _say(line)
+    for text in problems:
+        _say(f"cannot go back to RocksDB: {text}")
+    if problems:
+        return REFUSED
+    if target is None:
+        _say("it can go back to RocksDB: say --to DIRECTORY, or --in-place")
+        return DONE
+    return _do(facts, target, ROCKSDB, ("", ""), bar)
+
+
+def _do(facts: StoreFacts, target: Path, direction: str, names: tuple[str, str], bar: Bar) -> int:
+    work = _work(direction)(facts.root, target, bar)
+    work.check_target()
+    begun = new_state(
+        facts,
+        direction,
+        in_place=work.in_place,
+        names=names,
+        aside=name_aside(target),
+        now_ms=now_ms(),
+    )
+    return _finish(work.run(begun), target, direction)
+
+
+def _work(direction: str) -> type[Adoption] | type[WayBack]:
+    return WayBack if direction == ROCKSDB else Adoption
+
+
+def _finish(found: Comparison, target: Path, direction: str) -> int:
+    before, now = found.tables
+    _say(f"messages: {found.messages[0]} before, {found.messages[1]} now")
+    _say(f"queues with messages: {found.queues[0]} before, {found.queues[1]} now")
+    for name, count in before.items():
+        _say(f"{name}: {count} before, {now[name]} now")
+    if found.pops:
+        _say(f"popped messages: {found.pops} before, in {found.check_points} check points now")
+    for line in found.differences:
+        _say(f"DIFFERENT: {line}")
+    if found.differences:
+        _say(f"{target}: not finished: counts differ, no broker starts on it")
+        return DIFFERENT
+    broker = "bin/mqbroker" if direction == OURS else "the Java broker, storeType=defaultRocksDB,"
+    _say(f"{target}: done; start {broker} with storePathRootDir={target}")
+    return DONE
+
+
+def _import_dledger(options: argparse.Namespace) -> int:
+    if options.in_place:
+        raise StoreError(
+            f"{options.directory}: a DLedger log cannot become ours in place: every offset in it "
+            "is another; say --to a new directory"
+        )
+    words = [str(options.directory), "--members", str(options.members)]
+    words += ["--dry-run"] if options.to is None else [str(options.to)]
+    for other in options.other:
+        words += ["--other", str(other)]
+    for name in ("majority_only", "skip_damaged", "again"):
+        if getattr(options, name):
+            words.append("--" + name.replace("_", "-"))
+    return dledger_import.main(words)
+
+
+def _show(facts: StoreFacts, plan: Plan, *, as_json_text: bool) -> None:
+    if as_json_text:
+        sys.stdout.write(json.dumps(as_json(facts, plan), indent=2) + "\n")
+        return
+    for line in (*facts_lines(facts), *plan_lines(plan)):
+        _say(line)
+
+
+def _say(line: str) -> None:
+    """One line: names come from files."""
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+    sys.stdout.write(f"{shown}\n")
+    sys.stdout.flush()
+
+
+def _members(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:4]) <= 1000):
+        raise argparse.ArgumentTypeError(f"{text!a:.40}: expected 1 to 1000")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mqadopt",
+        description="Looks at the store directory of another RocketMQ broker (file store, RocksDB, "
+        "DLedger), says what it is and what will happen; with --to or --in-place, does it. Brokers "
+        "are stopped.",
+        epilog="docs/migrating.md has the whole way, from each kind of store, and back.",
+    )
+    parser.add_argument("directory", type=Path, help="storePathRootDir of the stopped broker")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--to", type=Path, help="make a copy there; the directory stays as it is")
+    way.add_argument(
+        "--in-place", action="store_true", help="change the directory; what is replaced is moved"
+    )
+    parser.add_argument(
+        "--to-rocksdb",
+        action="store_true",
+        help="the way back: a store of ours for a Java broker with storeType=defaultRocksDB",
+    )
+    parser.add_argument("--json", action="store_true", help="what was found, for programs")
+    parser.add_argument("--quick", action="store_true", help="look without reading the log")
+    parser.add_argument(
+        "--config",
+        type=ConfigPlace,
+        choices=list(ConfigPlace),
+        help="which topics, groups and offsets count, where they are there more than once",
+    )
+    parser.add_argument("--broker-name", help="brokerName, for check points of popped messages")
+    parser.add_argument("--cluster", help="brokerClusterName, for the same")
+    parser.add_argument(
+        "--skip-damaged", action="store_true", help="leave out entries that cannot be read"
+    )
+    group = parser.add_argument_group("of a DLedger group")
+    group.add_argument(
+        "--other", type=Path, action="append", default=[], help="root of another node; once each"
+    )
+    group.add_argument("--members", type=_members, default=3, help="nodes of the group (3)")
+    group.add_argument("--majority-only", action="store_true", help="only what a majority has")
+    group.add_argument("--again", action="store_true", help="begin an unfinished import anew")
+    return parser
