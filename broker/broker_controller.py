@@ -218,8 +218,10 @@ class BrokerController:
             max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
         )
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
-        access, audit = self._access_control, self._audit
-        admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit)
+        access, audit, end = self._access_control, self._audit, self._pop.lite.lifecycle.end_group
+        admin = AdminProcessors(
+            *(resources, store, tables, statistics, access, outside, audit), self._serves, end
+        )
         return [
             *admin.build(calls, configs, runtime),
             AdminAuthProcessor(self._auth.users, self._auth.acls),
@@ -229,6 +231,9 @@ class BrokerController:
         ]
 
     # -- life ----------------------------------------------------------------------------------
+
+    def _serves(self) -> bool:
+        return bool(self._page.counters[REMOTING_READY])
 
     def load_tables(self) -> None:
         """Read config/*.json. Raises ConfigFileError: a start again would not help."""
@@ -320,6 +325,7 @@ class BrokerController:
             self._options.broker, tables.offsets, tables.consumers, tables.groups, access
         ).schedule_on(self._executor)
         tables.schedule_on(self._executor)
+        self._pop.lite.schedule_on(self._executor)
 
     def request_stop(self) -> None:
         """Begin an orderly stop: unregister, answer what is in flight, persist. Signal-safe."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from conf.config_fields import FieldSpec, field_specs, value_text
 from conf.errors import ConfigError
-from conf.ignored_keys import ALIASES, REFUSED
+from conf.ignored_keys import ALIASES, REASONS, REFUSED
 from conf.java_options import system_properties, tls_options
 from conf.setting import Setting
 
@@ -207,7 +207,13 @@ def _nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def _ignored_warning(ignored: list[Setting]) -> tuple[str, ...]:
-    if not ignored:
-        return ()
-    places = ", ".join(f"{setting.key} ({setting.source})" for setting in ignored)
-    return (f"these settings of RocketMQ have no effect in this broker: {places}",)
+    """One line for all, and one each for those of which there is more to say."""
+    own = tuple(
+        f"{setting.source}: {setting.key} is read, and has no effect here: {REASONS[setting.key]}"
+        for setting in ignored
+        if setting.key in REASONS
+    )
+    places = [f"{s.key} ({s.source})" for s in ignored if s.key not in REASONS]
+    if not places:
+        return own
+    return f"these settings of RocketMQ have no effect in this broker: {', '.join(places)}", *own

@@ -1,9 +1,12 @@
-"""The keys of RocketMQ 4.9.8 and 5.3.3 that this broker knows but that have no effect here.
+"""The keys of RocketMQ 4.9.8, 5.3.3, 5.5.0 and 5.5.1 that have no effect in this broker.
 
 They are grouped by reason. A settings file of RocketMQ works unchanged: the start names the ignored
-keys that it found in one warning. A key that a settings class declares is never looked up here.
-`REFUSED` holds the keys that must not be ignored silently: their harmless value is accepted, any
-other stops the start, because the operator would get less than the file promises. Data only.
+keys that it found in one warning, and those that came with 5.5 in a line each, with the reason. A
+key that a settings class declares is never looked up here. `REFUSED` holds the keys that must not
+be ignored silently: their harmless value is accepted, any other stops the start, because the
+operator would get less than the file promises. Data only.
+
+Tested by tests/conf/test_ignored_keys.py.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ _EACH_BROKER = (
     "a container looks no name servers up; name them, or set embeddedNamesrvEnable=false, and this "
     "in each broker's file"
 )
+_IN_FILES: Final = "in files only, there is no RocksDB"
 REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
@@ -65,6 +69,12 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
     "clusterTest": _only("false", "routes of another environment are not available"),
+    "timerRocksDBEnable": _only("false", f"timers are {_IN_FILES}"),
+    "transRocksDBEnable": _only("false", f"half messages are {_IN_FILES}"),
+    "indexRocksDBEnable": _only("false", f"the index is {_IN_FILES}"),
+    "useSingleRocksDBForAllConfigs": _only("false", "only config/*.json files are available"),
+    "rocksdbCQSelectiveDoubleWriteEnable": _only("false", f"consume queues are {_IN_FILES}"),
+    "combineCQUseRocksdbForLmq": _only("false", f"light queues are {_IN_FILES}"),
     "enableControllerInNamesrv": _only(
         "false",
         "it belongs in the file of bin/mqnamesrv: a broker's own name server has no controller",
@@ -218,6 +228,67 @@ _STORE = _keys(
     """
 )
 
+# What 5.5.0 and 5.5.1 added: why each has no effect, which the start says.
+SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
+    "there is no RocksDB": _keys(
+        """
+        combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+        combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq
+        indexRocksDBEnable iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays
+        persistConsumerOffsetIncrementally popRocksdbBlockCacheSize popRocksdbWriteBufferSize
+        rocksdbCQSelectiveDoubleWriteEnable rocksdbMaxSizeAmplificationPercent timerRocksDBEnable
+        timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+        transRocksDBEnable transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads
+        transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+        useSeparateStorePathForRocksdbCQ useSingleRocksDBForAllConfigs
+        """
+    ),
+    "timers have one engine": _keys("timerRecallToTimeWheelEnable timerRecallToTimelineEnable"),
+    "the timer wheel is written in place, under process store's own guard": _keys(
+        """
+        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
+        """
+    ),
+    "a start recovers in one way, which reads what may be new and repairs it": _keys(
+        """
+        checkCommitLogOffsetOnRecover commitLogRecoverMaxNum enableAcceleratedRecovery
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover
+        """
+    ),
+    "the log is written with pwrite, without buffers of its own": _keys(
+        """
+        correctMinOffsetMadviseEnable enableRunningFlagsInFlush maxCheckMessageReuseBufferSize
+        sharedByteBufferNum writeWithoutMmap
+        """
+    ),
+    "/metrics shows all series, and is asked instead of exporting": _keys(
+        """
+        enableConnectionMetrics enableLagAndDlqMetrics enableMessageStoreMetrics enablePopMetrics
+        enableRemotingMetrics enableRequestMetrics enableStatsMetrics enableTransactionMetrics
+        metricsExportBatchMaxConcurrent metricsExportBatchMaxDataPoints
+        metricsExportBatchSplitEnabled metricsExportOtelMemoryMode
+        """
+    ),
+    "revival and waiting pops have no threads or tables of that kind": _keys(
+        """
+        popOrderLockTimerTickMs popOrderLockTimerTicksPerWheel popPollingMapExpireTimeSeconds
+        popReviveConcurrency
+        """
+    ),
+    "what a deleted group has popped is not revived, and a group that is lost is put back": _keys(
+        "popReviveSkipIfGroupAbsent"
+    ),
+    "events of lite topics are never dropped, and reach a client at once": _keys(
+        """
+        enableLiteEventMode enableLitePopLog liteEventCapacityCacheTtlMs
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
+        """
+    ),
+}
+"""Reason to keys. One that takes effect here leaves its list for a settings class."""
+
 # NamesrvConfig, ControllerConfig and NettyServerConfig: what the name server does not need.
 _NAMESRV = _keys(
     """
@@ -252,16 +323,23 @@ IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
     "pop, timer wheel, light queues, compaction": _POP_AND_TIMER,
     "the rest of BrokerConfig: unused in RocketMQ, too, or one fixed behaviour here": _BROKER,
     "the rest of MessageStoreConfig: one mechanism where RocketMQ has a choice": _STORE,
+    **{f"since 5.5: {reason}": keys for reason, keys in SINCE_5_5.items()},
 }
 """Reason to keys, for the broker, which reads the keys of four Java classes."""
 
 IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values(), _OF_THE_NAMESRV)
+
+REASONS: Final = {key: reason for reason, keys in SINCE_5_5.items() for key in keys}
+"""Key to reason, of those that a start names in a line each."""
 
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""
 
 IGNORED_CONTROLLER_KEYS: Final = _keys(
     """
+    channelNotActiveInterval clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
+    clientSocketSndBufSize disableCallbackExecutor disableNettyWorkerGroup enableReconnectForGoAway
+    maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig
     clientCallbackExecutorThreads clientWorkerThreads controllerRequestThreadPoolQueueCapacity
     controllerThreadPoolNums controllerType electMasterMaxRetryCount enableShutdownGracefully
     isProcessReadEvent jRaftElectionTimeoutMs jRaftGroupId jRaftScanWaitTimeoutMs jRaftServerId

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from remoting.errors import FrameError
-from remoting.frame import HEAD_SIZE, frame_size, header_size
+from remoting.frame import HEAD_SIZE, frame_size
 from remoting.receive_buffer import ReceiveBuffer
-from remoting.remoting_codec import check_header_size, encode_command
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop
 
@@ -326,8 +326,6 @@ class Connection:
         # Of a shorter beginning nobody has checked yet whether it can be a frame's.
         size = frame_size(view, used) if have >= HEAD_SIZE else 0
         if size > _LARGE_FRAME and size > have:
-            # Known by its first eight bytes: the megabytes that follow are not even received.
-            check_header_size(header_size(view, used))
             self._size, self._have = size, have
             self._large = bytearray(min(size, max(2 * have, _SMALL_REST)))
             self._large[:have] = view[used:end]

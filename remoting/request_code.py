@@ -1,8 +1,8 @@
 """Request codes of the remoting protocol.
 
 Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
-RequestCode); comments mark the codes that exist in only one of them, and the extensions of this
-broker. Broker and name server decide which processor serves a code.
+RequestCode); comments mark the codes that exist in only one of them or only in 5.5, and the
+extensions of this broker. Broker and name server decide which processor serves a code.
 
 Tested by tests/remoting/test_codes.py.
 """
@@ -182,6 +182,10 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
 
+    SWITCH_TIMER_ENGINE = 5001  # 5.5
+    DELETE_TOPIC_IN_BROKER_LIST = 5002  # 5.5.1
+    DELETE_SUBSCRIPTION_GROUP_LIST = 5003  # 5.5.1
+
     # Pop consumption: too large for the int16 of the ROCKETMQ header, so JSON headers only.
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
@@ -191,6 +195,18 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+
+    # Lite topics, 5.5.
+    POP_LITE_MESSAGE = 200070
+    LITE_SUBSCRIPTION_CTL = 200071
+    ACK_LITE_MESSAGE = 200072  # nobody sends or answers it: acks of lite messages are 200051
+    NOTIFY_UNSUBSCRIBE_LITE = 200073
+    GET_BROKER_LITE_INFO = 200074
+    GET_PARENT_TOPIC_INFO = 200075
+    GET_LITE_TOPIC_INFO = 200076
+    GET_LITE_CLIENT_INFO = 200077
+    GET_LITE_GROUP_INFO = 200078
+    TRIGGER_LITE_DISPATCH = 200079
 
     # Extensions of this broker: outside RocketMQ's ranges, and small enough for the ROCKETMQ
     # header's int16. A Java

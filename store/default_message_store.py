@@ -444,6 +444,9 @@ class DefaultMessageStore:
             dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
             dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,
+            begins_with_all=(
+                self._progress.checkpoint.logics_physical_offset < self._counters[DISPATCHED_OFFSET]
+            ),
             on_failure=self._on_failure,
         )
 

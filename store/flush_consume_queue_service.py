@@ -33,13 +33,15 @@ class FlushConsumeQueueService(ServiceThread):
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int, int], None],
+        begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """flush(least_pages): flushes the queues with that many new pages; 0 = all.
         dispatched_offset: log position up to which units are built. dispatched_timestamp: store
-        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, not 0,
-        that position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
-        """
+        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
+        position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
+        begins_with_all: there are units that the checkpoint does not know to be on disk; they are
+        flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._flush = flush
         self._clock = clock
@@ -52,6 +54,7 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
+        self._is_due = begins_with_all
 
     def step(self) -> None:
         """Wait one interval, then flush."""
@@ -70,7 +73,8 @@ class FlushConsumeQueueService(ServiceThread):
             self._last_thorough_offset = offset
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
         grown = offset - self._last_thorough_offset
-        if passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH:
+        is_time = passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH
+        if is_time or self._is_due:
             self.flush_all()
         else:
             self._flush(self._least_pages)
@@ -81,5 +85,6 @@ class FlushConsumeQueueService(ServiceThread):
         offset = self._last_thorough_offset = self._dispatched_offset()
         timestamp = self._dispatched_timestamp()
         self._flush(0)
-        if timestamp:
+        if timestamp or self._is_due:
+            self._is_due = False
             self._on_flushed(timestamp, offset)

@@ -59,6 +59,8 @@ class LmqDispatch:
         self._find_queue = find_queue
         self._most_queues = most_queues
         self._queues: set[str] = set()
+        self.on_made: Callable[[str], None] = lambda _name: None
+        """Hears of each light queue that gets its first record."""
 
     @property
     def queue_count(self) -> int:
@@ -71,8 +73,9 @@ class LmqDispatch:
 
     def made(self, topic: str) -> None:
         """A record of `topic` itself makes its queue."""
-        if is_lmq(topic):
+        if is_lmq(topic) and topic not in self._queues:
             self._queues.add(topic)
+            self.on_made(topic)
 
     def forget(self, name: str) -> None:
         """The queue was deleted."""
@@ -130,6 +133,7 @@ class LmqDispatch:
                 self._queues.add(name)
                 if self._room is not None:
                     self._room.note(name, LMQ_QUEUE_ID)
+                self.on_made(name)
             self._find_queue(name).next_offsets[LMQ_QUEUE_ID] = offset
 
 

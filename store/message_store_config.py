@@ -89,6 +89,9 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         "enableLmq; the same on all replicas")
     max_lmq_consume_queue_num: int = setting(20_000,
         "most light queues; messages that would need one more are refused", ge=0)
+    enable_lmq_quota: bool = setting(False,
+        "they are refused as by 5.5 (2017, of which proxies make an error of their own), instead "
+        "of as by 5.3 (1)")
     # Role and durability.
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER,
         "role; run-time changes only between the two master roles",

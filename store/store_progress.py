@@ -128,9 +128,10 @@ class StoreProgress:
         self.dispatched_timestamp = timestamp_ms
 
     def queues_flushed(self, timestamp_ms: int, phy_offset: int) -> None:
-        """The consume queues are on disk up to records of this store timestamp, which are all
-        before `phy_offset`."""
-        self.checkpoint.logics_msg_timestamp = timestamp_ms
+        """The consume queues are on disk up to `phy_offset`, and up to records of this store
+        timestamp; 0: unknown."""
+        if timestamp_ms:
+            self.checkpoint.logics_msg_timestamp = timestamp_ms
         self.checkpoint.logics_physical_offset = phy_offset
         self._flush_checkpoint()
 

@@ -3,7 +3,6 @@ limits for workers that share a machine, and what a run tells at its end (docs/t
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections import Counter
@@ -16,6 +15,7 @@ import pytest
 
 from conf.compiled_modules import REQUIRED, VARIABLE
 from tests.support import compiled_modules  # before package broker
+from tests.support.garbage import not_searched, search_seldom
 from tests.support.program import Forking
 from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS
@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Programs are forked; the results are written where the reports of all workers come
     together."""
     Forking.allowed = True
+    search_seldom()
     path = config.getoption("results")
     if path is not None and not hasattr(config, "workerinput"):
         results = ResultsFile(path, config.invocation_params.args)
@@ -107,12 +108,8 @@ def proved(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def pytest_collection() -> Generator[None, object, object]:
     """Some million objects come to stay: looking through them for garbage, again and again, is two
     fifths of what collecting takes, and more whenever tests leave garbage later."""
-    gc.disable()
-    try:
+    with not_searched():
         return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

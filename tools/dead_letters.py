@@ -41,7 +41,7 @@ WRITTEN_ON_THE_WAY: Final = frozenset(
         # Consumers and brokers: how often it was consumed, where it lay, from where it was taken.
         *("RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME"),
         *("MIN_OFFSET", "MAX_OFFSET", "REAL_TOPIC", "REAL_QID"),
-        *("POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
+        *("POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "ORIGIN_GROUP"),
         *("INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "INNER_BASE", "__CRC32#"),
         *("CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "EXTEND_UNIQ_INFO", "DUP_INFO"),
         *("__BORNHOST", "BORN_TIMESTAMP", "ARRIVE_TIME", "PUSH_REPLY_TIME"),

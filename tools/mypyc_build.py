@@ -19,6 +19,9 @@ from conf.compiled_modules import GROUP
 from tools.compiled_module_list import COMPILED_MODULES
 from tools.mqcompile import BUILT
 
+_FLAGS: Final = ("-fno-semantic-interposition",)
+"""Functions of the library call one another directly, and may be inlined: nobody replaces them by
+others of the same name when it is loaded (docs/compiled_modules.md)."""
 _SETTINGS: Final = """[mypy]
 explicit_package_bases = True
 follow_imports = silent
@@ -42,7 +45,8 @@ def main(level: str) -> None:
     for extension in extensions:
         # What another C compiler warns of is no reason not to compile.
         flags = extension.extra_compile_args
-        extension.extra_compile_args = [flag for flag in flags if flag != "-Werror"]
+        kept = [flag for flag in flags if flag != "-Werror"]
+        extension.extra_compile_args = [*kept, *_FLAGS]
     command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = BUILT, "objects"
     command.parallel = len(os.sched_getaffinity(0))

@@ -17,6 +17,7 @@ from broker.acl.permission import Permission, is_group
 from broker.topic.system_topics import retry_topic
 from remoting.body.batch_ack import BatchAckMessageRequestBody
 from remoting.body.heartbeat import CheckClientRequestBody, HeartbeatData
+from remoting.body.lite import LiteSubscriptionCtlRequestBody
 from remoting.body.lock_batch import LockBatchRequestBody
 from remoting.body.message_request_mode import QueryAssignmentRequestBody
 from remoting.key_builder import parse_normal_topic
@@ -56,7 +57,7 @@ def pull(request: RemotingCommand) -> Resources:
 
 
 def popped(request: RemotingCommand) -> Resources:
-    """200050 to 200055: the group's own pop retry topic stands for the topic that it is of."""
+    """200050 to 200055, 200070: its own pop retry topic stands for the topic that it is of."""
     group, topic = (request.ext_fields.get(name) for name in ("consumerGroup", "topic"))
     if group is not None and topic is not None:
         topic = parse_normal_topic(topic, group)
@@ -69,6 +70,15 @@ def batch_ack(request: RemotingCommand) -> Resources:
     if request.body:
         for entry in BatchAckMessageRequestBody.from_request(request.body).acks:
             resources |= _subscribe(entry.consumer_group, entry.topic)
+    return resources
+
+
+def lite_subscriptions(request: RemotingCommand) -> Resources:
+    """200071: every group and parent topic of its changes."""
+    resources: Resources = {}
+    if request.body:
+        for change in LiteSubscriptionCtlRequestBody.from_request(request.body).subscription_set:
+            resources |= _subscribe(change.group or None, change.topic or None)
     return resources
 
 

@@ -60,16 +60,18 @@ class AdminConsumeStatsProcessor(TableProcessor):
     def get_consume_stats(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """208: the progress of a group in each read queue of one topic, or of all its topics."""
+        """208: the progress of a group in each read queue of one topic, or of all its topics; of a
+        list of topics whether it subscribes to them or not, as in 5.x."""
         header = decode_header(GetConsumeStatsRequestHeader, request.ext_fields)
         group, topic = header.consumer_group, header.topic
+        listed = dict.fromkeys(name for name in (header.topic_list or "").split(";") if name)
         names = [topic] if topic and topic.strip() else self._progress.topics_of(group)
         for_5x = request.version >= V5_0_0
         offset_table: dict[MessageQueue, OffsetWrapper] = {}
         consume_tps = 0.0
-        for name in names:
+        for name in listed or names:
             config = self._topics.find(name)
-            if config is None or not self._progress.counts(group, name):
+            if config is None or not (listed or self._progress.counts(group, name)):
                 log.warning("group %s: topic %s skipped, unknown or not subscribed", group, name)
                 continue
             offset_table |= self._offsets(group, name, config.read_queue_nums, for_5x=for_5x)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from broker.admin.paced_deletions import PacedDeletions, check_list
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.consumer_manager import ConsumerManager
 from broker.client.producer_manager import ProducerManager
 from broker.metrics.broker_stats_manager import BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
+from broker.subscription.group_attributes import lite_bind_topic
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from remoting.body.client_connection import (
     Connection,
@@ -27,6 +30,7 @@ from remoting.body.client_connection import (
 )
 from remoting.body.heartbeat import QuerySubscriptionResponseBody
 from remoting.body.subscription_group_config import (
+    DeleteSubscriptionGroupListRequestBody,
     GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
@@ -53,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207, 300, 328 and, of 5.x, 225, 345, 352 and 353."""
+    """Codes 200, 201, 203, 204, 207, 300, 328 and, of 5.x, 225, 345, 352, 353 and 5003."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class AdminGroupProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
+        end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None,
     ) -> None:
         super().__init__(
             {
@@ -76,6 +81,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumer_connection_list,
                 RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
                 RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+                RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST: self.delete_group_list,
                 RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
                 RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
                 RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
@@ -85,12 +91,17 @@ class AdminGroupProcessor(TableProcessor):
         )
         self.config = config
         """Replaced as a whole when a setting changes."""
+        self._pages = TablePages(config.page_limit)
+        self.serves: Callable[[], bool] = lambda: True
+        """Whether the broker is not stopping. Set before the first request."""
+        self._deletions = PacedDeletions(lambda: self.serves())
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
         self._consumer_offsets = consumer_offsets
         self._stats = stats
         self._is_slave = is_slave
+        self._end_lite_group = end_lite_group
 
     def update_and_create_group(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -124,8 +135,9 @@ class AdminGroupProcessor(TableProcessor):
     def get_all_groups(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """201: the whole table."""
-        return request.response(ResponseCode.SUCCESS, body=self._groups.encode())
+        """201: the table, or a page of it."""
+        page, fields = self._pages.of_groups(self._groups.wrapper(), request.ext_fields)
+        return request.response(ResponseCode.SUCCESS, None, fields, page.to_json_bytes())
 
     def get_group(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """352 (5.x): one group; created with defaults where that is allowed, as in 5.x."""
@@ -160,22 +172,46 @@ class AdminGroupProcessor(TableProcessor):
 
     def delete_group(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """207: delete the group's settings, and its offsets if requested (4.x and 5.x use different
-        fields for that)."""
+        fields for that), a lite group's always."""
         refuse_on_slave(self._is_slave())
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         group = header.group_name
         log.info("group %s: deletion requested by %s", group, connection.remote_address)
-        removes_offsets = header.remove_offset or header.clean_offset
+        removes_offsets = bool(header.remove_offset or header.clean_offset)
         if removes_offsets:
             self._consumer_offsets.check_not_own(group)
+        self._delete(group, removes_offsets=removes_offsets)
+        return request.response(ResponseCode.SUCCESS)
+
+    def delete_group_list(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """5003 (5.5.1): as 207, for several groups, batchDeleteSubscriptionGroupMaxRate a second;
+        none if a name is refused."""
+        refuse_on_slave(self._is_slave())
+        body = DeleteSubscriptionGroupListRequestBody.from_request(request.body)
+        names = check_list(body.group_name_list, "group name")
+        log.info("groups %s: deletion requested by %s", names, connection.remote_address)
+        if body.clean_offset:
+            for name in names:
+                self._consumer_offsets.check_not_own(name)
+        rate = self.config.batch_delete_subscription_group_max_rate
+        for name in self._deletions.each(names, rate):
+            self._delete(name, removes_offsets=body.clean_offset)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _delete(self, group: str, *, removes_offsets: bool) -> None:
+        config = self._groups.find(group)
+        parent = None if config is None else lite_bind_topic(config.attributes)
         saved = self._groups.delete(group)
-        if removes_offsets:
+        if removes_offsets or parent is not None:
             self._consumer_offsets.remove_group(group)
             saved = self._consumer_offsets.save_if_changed() and saved
+        if parent is not None:
+            self._end_lite_group(group, parent)
         if self.config.auto_delete_unused_stats:
             self._stats.on_group_deleted(group)
         require_saved(saved, f"the deletion of group {group}")
-        return request.response(ResponseCode.SUCCESS)
 
     def get_consumer_connection_list(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -1,11 +1,11 @@
-"""AdminModeProcessor: requests about modes of a broker (354, 355, 1007, 1008, 200056).
+"""AdminModeProcessor: requests about modes of a broker (354, 355, 1007, 1008, 5001, 200056).
 
 Runs in the `admin` pool, stateless. A 5.3.3 broker takes these codes in every mode: RocksDB for
 consumequeues (354) and tables (355), the epochs and roles of a controller (1007, 1008), pop's state
-in RocksDB (200056). There is no RocksDB here; in controller mode process `ha` answers for the
-epochs, and hears of roles. Otherwise this one answers what that broker answers with its default
-settings, word for word (tests/golden/default-modes-5.3.3.json). Nothing is exported, checked, moved
-or changed. Follows AdminBrokerProcessor of 5.3.3.
+in RocksDB (200056); one of 5.5 takes timers in RocksDB (5001). There is no RocksDB here; in
+controller mode process `ha` answers for the epochs, and hears of roles. Otherwise the answers are
+that broker's with its default settings, word for word (tests/golden/default-modes-5.3.3.json).
+Nothing is exported, checked, moved or changed. Follows AdminBrokerProcessor of 5.3.3 and 5.5.0.
 """
 
 from __future__ import annotations
@@ -45,8 +45,16 @@ class AdminModeProcessor(TableProcessor):
     """See the module. Guarded by `_passing`: the way to process `ha` for strangers' notices; by
     `_lock`: the one that waits for it."""
 
-    def __init__(self, now_ms: Callable[[], int], ha: CommandClient | None = None) -> None:
-        """now_ms: monotonic. ha: in controller mode, who knows the epochs."""
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        ha: CommandClient | None = None,
+        *,
+        has_timers: bool = True,
+    ) -> None:
+        """now_ms: monotonic. ha: in controller mode, who knows the epochs. has_timers:
+        timerWheelEnable."""
+        self._has_timers = has_timers
         self._ha = ha
         self._passing = threading.Lock()
         self._lock = threading.Lock()
@@ -60,6 +68,7 @@ class AdminModeProcessor(TableProcessor):
                 RequestCode.GET_BROKER_EPOCH_CACHE: self.get_broker_epoch_cache,
                 RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self.notify_broker_role_changed,
                 RequestCode.POP_ROLLBACK: self.pop_rollback,
+                RequestCode.SWITCH_TIMER_ENGINE: self.switch_timer_engine,
             }
         )
 
@@ -159,6 +168,22 @@ class AdminModeProcessor(TableProcessor):
     def _drop(self, remote: str, why: str) -> None:
         code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
         self._dropped.record(remote, code, RequestError(ResponseCode.SUCCESS, why), "dropped")
+
+    def switch_timer_engine(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """5001: timers stay in the files where they are (F); the answers of a 5.5.0 broker that has
+        always kept them there. Raises RequestError."""
+        engine, why = request.ext_fields.get("E_T"), "param error"
+        if not self._has_timers:
+            why = "broker timerWheelEnable is false"
+        elif not request.ext_fields:
+            why = "param error, extFields is null"
+        elif engine == "R":
+            why = "timerRocksDBEnable must be configured true when broker start"
+        elif engine == "F":
+            return request.response(ResponseCode.SUCCESS, "switch timer engine success")
+        raise RequestError(ResponseCode.INVALID_PARAMETER, why)
 
     def pop_rollback(
         self, _connection: ConnectionLike, request: RemotingCommand

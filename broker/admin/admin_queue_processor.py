@@ -30,6 +30,7 @@ from remoting.headers.query import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from remoting.lite_names import to_lmq_name
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -68,10 +69,15 @@ class AdminQueueProcessor(TableProcessor):
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """29: the queue offset of the message stored nearest to a time, or with boundaryType (5.x)
-        on that side of it."""
+        on that side of it. Of a lite topic (5.5): in its light queue, which has the id 0."""
         header = decode_header(SearchOffsetRequestHeader, request.ext_fields)
+        topic = header.topic
+        if header.lite_topic:
+            topic = to_lmq_name(topic, header.lite_topic)
+            if header.queue_id or not self._store.offsets(topic, 0)[1]:
+                return _answer(request, SearchOffsetResponseHeader(offset=0))
         offset = self._store.offset_by_timestamp(
-            header.topic,
+            topic,
             header.queue_id,
             header.timestamp,
             parse_boundary(header.boundary_type),

@@ -17,9 +17,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from broker.admin.paced_deletions import PacedDeletions, check_list
 from broker.metrics.broker_stats_manager import BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
+from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_access import StoreAccess
@@ -32,6 +34,7 @@ from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.body.topic_config import (
     CreateTopicListRequestBody,
+    DeleteTopicListRequestBody,
     TopicConfig,
     TopicConfigAndQueueMapping,
     TopicFilterType,
@@ -57,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminTopicProcessor(TableProcessor):
-    """Codes 17, 21, 202, 215, 305, 316 and, for mqadmin of 5.x, 18, 351 and 513."""
+    """Codes 17, 21, 202, 215, 305, 316 and, for mqadmin of 5.x, 18, 351, 513 and 5002."""
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class AdminTopicProcessor(TableProcessor):
                 RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config,
                 RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
                 RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+                RequestCode.DELETE_TOPIC_IN_BROKER_LIST: self.delete_topic_list,
                 RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
                 RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
                 RequestCode.GET_TOPIC_CONFIG: self.get_topic_config,
@@ -95,6 +99,10 @@ class AdminTopicProcessor(TableProcessor):
         self._commands = commands
         self._stats = stats
         self._is_slave = is_slave
+        self._pages = TablePages(config.page_limit)
+        self.serves: Callable[[], bool] = lambda: True
+        """Whether the broker is not stopping. Set before the first request."""
+        self._deletions = PacedDeletions(lambda: self.serves())
         self._change_lock = threading.Lock()
         """Serializes creations and deletions, each with all its steps."""
 
@@ -118,7 +126,7 @@ class AdminTopicProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         header = decode_header(CreateTopicRequestHeader, request.ext_fields)
         log.info("topic %s: update requested by %s", header.topic, connection.remote_address)
-        validate_topic(header.topic)
+        validate_topic(header.topic, self._topics.retry_limit)
         self._system_topics.check_not_system(header.topic)
         return header
 
@@ -152,7 +160,7 @@ class AdminTopicProcessor(TableProcessor):
         names = [config.topic_name for config in configs]
         log.info("topics %s: update requested by %s", names, connection.remote_address)
         for name in names:
-            validate_topic(name)
+            validate_topic(name, self._topics.retry_limit)
             self._system_topics.check_not_system(name)
         self._check_message_types(*configs)
         with self._change_lock:
@@ -174,9 +182,31 @@ class AdminTopicProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         topic = decode_header(DeleteTopicRequestHeader, request.ext_fields).topic
         log.info("topic %s: deletion requested by %s", topic, connection.remote_address)
+        self._check_deletable(topic)
+        self._delete(topic)
+        return request.response(ResponseCode.SUCCESS)
+
+    def delete_topic_list(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """5002 (5.5.1): as 215, for several topics, batchDeleteTopicMaxRate a second; none if a
+        name is refused."""
+        refuse_on_slave(self._is_slave())
+        body = DeleteTopicListRequestBody.from_request(request.body)
+        names = check_list(body.topic_list, "topic")
+        log.info("topics %s: deletion requested by %s", names, connection.remote_address)
+        for name in names:
+            self._check_deletable(name)
+        for name in self._deletions.each(names, self.config.batch_delete_topic_max_rate):
+            self._delete(name)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _check_deletable(self, topic: str) -> None:
         if not is_legal_pop_retry_topic(topic):
             validate_topic(topic)
         self._system_topics.check_not_system(topic)
+
+    def _delete(self, topic: str) -> None:
         with self._change_lock:
             saved = self._topics.delete(topic)
             saved = self._mappings.delete(topic) and saved
@@ -186,7 +216,6 @@ class AdminTopicProcessor(TableProcessor):
         if self.config.auto_delete_unused_stats:
             self._stats.on_topic_deleted(topic)
         require_saved(saved, f"the deletion of topic {topic}")
-        return request.response(ResponseCode.SUCCESS)
 
     def clean_unused_topic(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -201,9 +230,10 @@ class AdminTopicProcessor(TableProcessor):
     def get_all_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """21: the whole table, with the mappings of static topics."""
-        wrapper = self._mappings.with_mappings(self._topics.wrapper())
-        return request.response(ResponseCode.SUCCESS, None, {}, wrapper.to_json_bytes())
+        """21: the table, or a page of it, with the mappings of static topics."""
+        whole = self._mappings.with_mappings(self._topics.wrapper())
+        page, fields = self._pages.of_topics(whole, request.ext_fields)
+        return request.response(ResponseCode.SUCCESS, None, fields, page.to_json_bytes())
 
     def get_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand

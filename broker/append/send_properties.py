@@ -92,3 +92,11 @@ def stored_properties(text: str, cluster_pair: str) -> str:
     if _WAIT in text:
         text = without_property(text, "WAIT")
     return append_pairs(text, cluster_pair)
+
+
+def common_properties(text: str, cluster_pair: str) -> str:
+    """What each message of a batch gets behind its own, of the batch's text: not its UNIQ_KEY, by
+    which all of them would be one message."""
+    if "UNIQ_KEY\x01" in text:
+        text = without_property(text, "UNIQ_KEY")
+    return append_pairs(text, cluster_pair)

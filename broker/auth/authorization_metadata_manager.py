@@ -75,16 +75,14 @@ class AuthorizationMetadataManager(JsonConfigManager):
 
     def list_acls(self, subject_part: str | None, resource_part: str | None) -> list[Acl]:
         """Those whose subject contains `subject_part`, in the order of their keys, with the entries
-        whose resource contains `resource_part`. As in RocketMQ, all entries are given if the
-        subject's key contains that, too."""
+        whose resource contains `resource_part`."""
         wanted = subject_part if subject_part and subject_part.strip() else ""
         part = resource_part if resource_part and resource_part.strip() else ""
         found = []
         for acl in sorted(self._acls.values(), key=lambda one: one.username.encode()):
-            subject = subject_of(acl.username)
-            if wanted not in subject:
+            if wanted not in subject_of(acl.username):
                 continue
-            shown = acl if part in subject else _with_resources(acl, part)
+            shown = _with_resources(acl, part)
             if shown.policies:
                 found.append(shown)
         return found

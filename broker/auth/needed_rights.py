@@ -30,9 +30,14 @@ from broker.auth.resource import (
     topic_resource,
 )
 from remoting.body.heartbeat import HeartbeatData
+from remoting.body.lite import LiteSubscriptionCtlRequestBody
 from remoting.body.lock_batch import LockBatchRequestBody
-from remoting.body.subscription_group_config import SubscriptionGroupConfig, SubscriptionGroupList
-from remoting.body.topic_config import CreateTopicListRequestBody
+from remoting.body.subscription_group_config import (
+    DeleteSubscriptionGroupListRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
+from remoting.body.topic_config import CreateTopicListRequestBody, DeleteTopicListRequestBody
 from remoting.key_builder import parse_normal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
@@ -52,6 +57,7 @@ _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
 _GET: Final = (Action.GET,)
 _CREATE: Final = (Action.CREATE,)
+_DELETE: Final = (Action.DELETE,)
 _UPDATE: Final = (Action.UPDATE,)
 _SUB_GET: Final = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final = (Action.SUB, Action.UPDATE)
@@ -221,6 +227,17 @@ def _popped(action: Action) -> NeededOf:
     return needed
 
 
+def _lite_subscribed(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    """200071: group and parent of each change (RocketMQ: only its proxy asks)."""
+    if not request.body:
+        return
+    for change in LiteSubscriptionCtlRequestBody.from_request(request.body).subscription_set:
+        if change.group:
+            yield Needed(group_resource(change.group), _SUB)
+        if change.topic:
+            yield Needed(topic_resource(change.topic), _SUB)
+
+
 # -- where RocketMQ asks for nothing -------------------------------------------------------------
 
 
@@ -237,6 +254,16 @@ def _new_group(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
 def _new_groups(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
     for config in SubscriptionGroupList.from_request(request.body).group_config_list:
         yield Needed(group_resource(config.group_name), _CREATE)
+
+
+def _deleted_topics(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    for name in DeleteTopicListRequestBody.from_request(request.body).topic_list:
+        yield Needed(topic_or_group(name or ""), _DELETE)
+
+
+def _deleted_groups(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
+    for name in DeleteSubscriptionGroupListRequestBody.from_request(request.body).group_name_list:
+        yield Needed(group_resource(name), _DELETE)
 
 
 _TOPIC_AND_GROUP: Final = ("Topic topic", "Group group")
@@ -276,17 +303,21 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.CHANGE_MESSAGE_INVISIBLETIME: _popped(Action.SUB),
     Code.PEEK_MESSAGE: _popped(Action.SUB),
     Code.NOTIFICATION: _popped(Action.SUB),
+    Code.POP_LITE_MESSAGE: _popped(Action.SUB),
+    Code.LITE_SUBSCRIPTION_CTL: _lite_subscribed,
     Code.POLLING_INFO: _popped(Action.GET),
     # Topics, groups, offsets.
     Code.UPDATE_AND_CREATE_TOPIC: _fields(Action.CREATE, "Topic topic"),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: _new_topics,
     Code.DELETE_TOPIC_IN_BROKER: _fields(Action.DELETE, "Topic topic"),
+    Code.DELETE_TOPIC_IN_BROKER_LIST: _deleted_topics,
     Code.GET_TOPIC_CONFIG: _fields(Action.GET, "Topic topic"),
     Code.GET_TOPIC_STATS_INFO: _fields(Action.GET, "Topic topic"),
     Code.QUERY_TOPIC_CONSUME_BY_WHO: _fields(Action.GET, "Topic topic"),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _new_group,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _new_groups,
     Code.DELETE_SUBSCRIPTIONGROUP: _fields(Action.DELETE, "Group groupName"),
+    Code.DELETE_SUBSCRIPTION_GROUP_LIST: _deleted_groups,
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: _fields(Action.GET, "Group group"),
     Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _fields(Action.UPDATE, "Group group", "Topic topic"),
     Code.GET_CONSUMER_CONNECTION_LIST: _fields(Action.GET, "Group consumerGroup"),
@@ -302,7 +333,13 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.INVOKE_BROKER_TO_RESET_OFFSET: _fields(Action.UPDATE, "Group group", "Topic topic"),
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _fields(Action.GET, *_TOPIC_AND_GROUP),
     Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _fields(Action.GET, "Topic topic"),
+    Code.GET_PARENT_TOPIC_INFO: _fields(Action.GET, "Topic topic"),
+    Code.GET_LITE_TOPIC_INFO: _fields(Action.GET, "Topic parentTopic"),
+    Code.GET_LITE_CLIENT_INFO: _fields(Action.GET, "Topic parentTopic", "Group group"),
+    Code.GET_LITE_GROUP_INFO: _fields(Action.GET, "Group group"),
+    Code.TRIGGER_LITE_DISPATCH: _fields(Action.UPDATE, "Group group"),
     # The broker.
+    Code.GET_BROKER_LITE_INFO: _cluster(Action.GET),
     Code.GET_PRODUCER_CONNECTION_LIST: _cluster(Action.GET),
     Code.GET_ALL_PRODUCER_INFO: _cluster(Action.GET),
     Code.VIEW_BROKER_STATS_DATA: _cluster(Action.GET),

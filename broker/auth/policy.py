@@ -4,15 +4,9 @@ Java: org.apache.rocketmq.auth.authorization.model.{Acl, Policy, PolicyEntry, En
 AclAuthorizationHandler. An Acl is a frozen value: a change makes a new one.
 
 The entry that decides: those of the CUSTOM policy that match resource, one of the actions and the
-address; if none does, those of the DEFAULT policy. Of several, RocketMQ takes the first after its
-sort, and that sort is kept as it is, quirks included (tests/broker/auth/test_policy.py shows the
-table, tests/interop/test_auth.py compares it with a 5.3.3 broker):
-
-- an entry for a kind goes before one for `*`, a shorter prefix before a longer one, and an entry
-  that allows before an ANY that denies;
-- of 32 and more matching entries Java sorts in another way (and may refuse to): not followed;
-- LITERAL against PREFIXED, and one of both that denies against an ANY that allows, have no order:
-  the comparator calls each the smaller one, so the entry that was added later decides.
+address; if none does, those of the DEFAULT policy. Of several the most particular one, as in 5.5
+(5.3.3's comparator contradicts itself: a shorter prefix may win, and what allows may).
+tests/interop/test_auth.py compares it with a 5.5.0 broker.
 """
 
 from __future__ import annotations
@@ -20,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from broker.auth.resource import Resource, ResourcePattern, ResourceType
 from broker.auth.source_addresses import is_in_source
@@ -149,50 +144,22 @@ class Acl:
             if by_name:
                 found = [one for one in found if one.names(resource)]
             if found:
-                return found[0] if len(found) == 1 else in_java_order(found)[0]
+                return min(found, key=_rank)
         return None
 
 
-def in_java_order(entries: Sequence[PolicyEntry]) -> list[PolicyEntry]:
-    """The entries as Java's List.sort leaves them: the comparator contradicts itself, so the result
-    depends on the algorithm, which is a binary insertion after the first run for lists this short.
-    """
-    run = _ascending_run(list(entries))
-    for entry in entries[len(run) :]:
-        low, high = 0, len(run)
-        while low < high:
-            middle = (low + high) // 2
-            if _compare(entry, run[middle]) < 0:
-                high = middle
-            else:
-                low = middle + 1
-        run.insert(low, entry)
-    return run
+_PATTERNS: Final = (ResourcePattern.LITERAL, ResourcePattern.PREFIXED, ResourcePattern.ANY)
+"""The most particular first."""
 
 
-def _ascending_run(entries: list[PolicyEntry]) -> list[PolicyEntry]:
-    """The run at the beginning; a descending one, turned round."""
-    end = 1
-    descending = len(entries) > 1 and _compare(entries[1], entries[0]) < 0
-    while end < len(entries) and (_compare(entries[end], entries[end - 1]) < 0) is descending:
-        end += 1
-    return entries[:end][::-1] if descending else entries[:end]
-
-
-def _compare(one: PolicyEntry, other: PolicyEntry) -> int:
-    """AclAuthorizationHandler.comparePolicyEntries; the smallest decides."""
-    first, second = one.resource, other.resource
-    order = 0
-    if first.type is not second.type:
-        if second.type is ResourceType.ANY:
-            return -1
-        order = 1 if first.type is ResourceType.ANY else 0
-    elif first.pattern is not second.pattern:
-        order = 0 if first.pattern is ResourcePattern.ANY else -1
-    elif first.pattern is ResourcePattern.PREFIXED:
-        order = len(first.name or "") - len(second.name or "")
-    if order:
-        return order
-    if one.decision is Decision.DENY:
-        return 1
-    return -1 if other.decision is Decision.DENY else 0
+def _rank(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
+    """The smallest decides: a kind before `*`, a name before a prefix before all of a kind, a
+    longer prefix before a shorter one, then what denies. (AclAuthorizationHandler of 5.5.)"""
+    resource = entry.resource
+    is_prefix = resource.pattern is ResourcePattern.PREFIXED
+    return (
+        resource.type is ResourceType.ANY,
+        _PATTERNS.index(resource.pattern),
+        -len(resource.name or "") if is_prefix else 0,
+        entry.decision is not Decision.DENY,
+    )

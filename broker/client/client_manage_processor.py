@@ -244,7 +244,7 @@ class ClientManageProcessor(TableProcessor):
         if config is None:
             return True
         topic = retry_topic(consumer.group_name)
-        if not is_legal_topic(topic):
+        if not is_legal_topic(topic, self._topics.retry_limit):
             return config.notify_consumer_ids_changed_enable
         self._topics.create(
             topic,

@@ -2,15 +2,20 @@
 
 Pure; used on the loop thread of `remoting`. Consumers filter again by the tag's text, since two
 tags may share a hash code. Follows FilterAPI.buildSubscriptionData of RocketMQ.
+
+Tested by tests/broker/filter/test_subscription_filter.py.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from remoting.body.heartbeat import SubscriptionData
 from store.java_hash import string_hash
 
 _CACHE_LIMIT: Final = 10_000
+_MOST_CODES: Final = 1 << 18
+"""Of all subscriptions that are kept, some 16 MiB."""
 MOST_KEPT: Final = 4_096
 """Characters of an expression that is kept beyond the pull that brings it: a longer one is not, so
 that a peer cannot exhaust memory."""
@@ -55,3 +60,31 @@ class TagExpressions:
                 self._parsed.clear()
             self._parsed[expression] = codes
             return codes
+
+
+class SubscribedCodes:
+    """The codes that consumers name in their heartbeats, as sets: made once of each subscription,
+    as a group's pulls ask for them again and again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[SubscriptionData, frozenset[int]]] = {}
+        self._count = 0
+        """Codes of those."""
+
+    def codes(self, group: str, subscription: SubscriptionData) -> frozenset[int]:
+        """Those of the group's subscription."""
+        key = group, subscription.topic
+        kept = self._kept.get(key)
+        if kept is not None:
+            if kept[0] is subscription:
+                return kept[1]
+            self._count -= len(kept[1])
+            del self._kept[key]
+        codes = frozenset(subscription.code_set)
+        if len(self._kept) >= _CACHE_LIMIT or self._count + len(codes) > _MOST_CODES:
+            self._kept.clear()
+            self._count = 0
+        if len(codes) <= _MOST_CODES:
+            self._kept[key] = subscription, codes
+            self._count += len(codes)
+        return codes

@@ -9,8 +9,11 @@ import msgspec
 
 from broker.filter.message_filter import MessageFilter
 from remoting.connection import Connection
+from remoting.errors import RequestError
+from remoting.lite_names import LITE_NAME_RULE, MOST_LITE_NAME, is_lite_name, to_lmq_name
 from remoting.logic_queue import LogicPull
 from remoting.remoting_command import SerializeType
+from remoting.response_code import ResponseCode
 from remoting.typed_numbers import Int32, Int64
 
 FLAG_COMMIT_OFFSET: Final = 1
@@ -47,6 +50,25 @@ class PullHeader(msgspec.Struct, gc=False):
     """5.x, written so: the client for which a proxy pulls."""
     AccessKey: str | None = None
     """Who asks, where there is access control."""
+    liteTopic: str = ""  # noqa: N815
+    """5.5: a lite topic of the topic. Once the pull is served (`read_lite`), its parent; `topic` is
+    its light queue then."""
+
+    @property
+    def checked_topic(self) -> str:
+        """The topic whose rights and settings count."""
+        return self.liteTopic or self.topic
+
+    def read_lite(self) -> None:
+        """Read the light queue of a lite topic. Raises RequestError."""
+        if not is_lite_name(self.liteTopic):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"liteTopic {self.liteTopic[:MOST_LITE_NAME]!a} is no name: {LITE_NAME_RULE}",
+            )
+        parent = self.topic
+        self.topic = to_lmq_name(parent, self.liteTopic)
+        self.liteTopic = parent
 
 
 class PullFrame(msgspec.Struct, gc=False):
@@ -71,6 +93,11 @@ class PullRequest(msgspec.Struct, frozen=True, gc=False):
     header: PullHeader
     mapped: LogicPull | None = None
     """Of a static topic: `header` names the physical queue and offset then."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what it asks for is what it reads."""
+        return self.mapped is None and not self.header.liteTopic
 
 
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]

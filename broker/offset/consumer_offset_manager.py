@@ -190,6 +190,18 @@ class ConsumerOffsetManager(JsonConfigManager):
         """Remove a topic (215): a topic that is created again must not start with old offsets."""
         return self._remove(lambda found, _: found == topic, f"topic {topic}")
 
+    def remove_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget where a group stands in one queue, without a look at others: of the queues of lite
+        topics there may be very many."""
+        with self._lock:
+            queues = self._table.get(f"{topic}@{group}")
+            if queues is not None and queues.pop(queue_id, None) is not None:
+                if not queues:
+                    del self._table[f"{topic}@{group}"]
+                self.mark_changed()
+            for table in (self._resets, self._pulled):
+                table.pop((group, topic, queue_id), None)
+
     def _remove(self, matches: Callable[[str, str], bool], what: str) -> int:
         with self._lock:
             gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]
@@ -349,7 +361,7 @@ def merged_offset(stored: int | None, master: int, seen: int | None) -> int:
 
 def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     """The offsetTable of a consumerOffset.json or a reply to 43, with the light groups' offsets in
-    queue 0; 5.x members are ignored.
+    queue 0; other members of 5.x are ignored.
 
     Raises ValueError naming what is wrong: a table that is missing is not an empty one.
     """
@@ -358,3 +370,8 @@ def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     wrapper = ConsumerOffsetSerializeWrapper.from_json(value)
     light = wrapper.lmq_offset_table or {}
     return wrapper.offset_table | {key: {LMQ_QUEUE_ID: at} for key, at in light.items()}
+
+
+def parse_pull_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
+    """The pullOffsetTable of a 5.5.1 broker's reply to 43; empty where there is none."""
+    return ConsumerOffsetSerializeWrapper.from_json(value).pull_offset_table or {}

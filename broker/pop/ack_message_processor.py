@@ -8,12 +8,14 @@ Tested by tests/broker/pop/test_forged_handles.py.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.pop.ack_frame import decode_ack_frame
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.lite_handles import NO_LITE_TOPICS, LiteHandles
 from broker.pop.pop_acks import PopAcks, PoppedMessages, popped_messages
 from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_queue_check import PopQueueCheck
@@ -32,32 +34,9 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from remoting.typed_numbers import Int32, Int64
 
 ACK_PREFIX: Final = b'{"code":200051,'
 _ANSWER: Final = JsonAnswer(None)
-
-
-class _Header(msgspec.Struct, gc=False):
-    """AckMessageRequestHeader; wire names."""
-
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: Int32  # noqa: N815
-    extraInfo: str  # noqa: N815
-    offset: Int64
-
-
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of an ack."""
-
-    code: Literal[200051]
-    opaque: Int32
-    extFields: _Header  # noqa: N815
-    flag: Int32 = 0
-
-
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 class AckMessageProcessor(TableProcessor):
@@ -82,6 +61,8 @@ class AckMessageProcessor(TableProcessor):
         self._order = order
         self._waiters = waiters
         self._stats = stats
+        self.lite: LiteHandles | None = None
+        """None: there are no lite topics. Set before the first request."""
 
     # -- one message ---------------------------------------------------------------------------
 
@@ -89,14 +70,14 @@ class AckMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200051; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_ack_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
         opaque = frame.opaque
         try:
             info = parse_extra_info(fields.extraInfo)
-            if frame.flag or info.is_order:
+            if frame.flag or info.is_order or fields.liteTopic:
                 return False
             self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
             self._queues.check_handle(fields.consumerGroup, fields.offset, info)
@@ -118,6 +99,9 @@ class AckMessageProcessor(TableProcessor):
 
     def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         header = decode_header(AckMessageRequestHeader, request.ext_fields)
+        if header.lite_topic:
+            self._queues.check_queue(connection, header.topic, header.queue_id)
+            return self._ack_lite(connection, request, header)
         self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
         info = _parsed(header.extra_info)
         self._queues.check_handle(header.consumer_group, header.offset, info)
@@ -127,6 +111,19 @@ class AckMessageProcessor(TableProcessor):
             return self._ordered(connection, request, [messages])
         self._acks.ack(messages, lambda failure: self._answer(connection, request, failure))
         return None
+
+    def _ack_lite(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        header: AckMessageRequestHeader,
+    ) -> RemotingCommand:
+        if self.lite is None:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, NO_LITE_TOPICS)
+        info = _parsed(header.extra_info)
+        self._queues.check_handle(header.consumer_group, header.offset, info)
+        self.lite.ack(connection.remote_address, header, info)
+        return request.response(ResponseCode.SUCCESS)
 
     # -- batches -------------------------------------------------------------------------------
 

@@ -1,5 +1,4 @@
-"""What Pops is made of, and what it wants done: a check point and its life, the pops of a queue,
-effects.
+"""What Pops is made of: a check point and its life, the pops of a queue.
 
 Values of Pops, changed by it only (`queue.committed`: by who carries out a Commit), on the loop
 thread of `remoting`.
@@ -12,31 +11,43 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
 from broker.pop.check_point import CheckPoint, CheckPointKey
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
 
 
-class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
+class PopCheckPointWrapper:
     """A check point in the buffer; bits: of its acknowledged messages."""
 
-    point: CheckPoint
-    key: CheckPointKey
-    """Its."""
-    row: int
-    queue: OffsetQueue | None
-    parent: PopCheckPointWrapper | None = None
-    children: list[PopCheckPointWrapper] = []
-    """New check points of its messages whose invisible time was changed, unsettled."""
-    owner: OffsetQueue | None = None
-    """Of one that stands in no queue: that of its message."""
-    bits: int = 0
-    stored_end: int = 0
-    is_leaving: bool = False
-    """It is stored, or waits in the append queue."""
+    __slots__ = (
+        "bits", "children", "is_leaving", "key", "owner", "parent", "point", "queue", "row",
+        "stored_end",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        point: CheckPoint,
+        key: CheckPointKey,
+        row: int,
+        queue: OffsetQueue | None,
+        bits: int = 0,
+        stored_end: int = 0,
+    ) -> None:
+        """key: the point's."""
+        self.point = point
+        self.key = key
+        self.row = row
+        self.queue = queue
+        self.bits = bits
+        self.stored_end = stored_end
+        self.parent: PopCheckPointWrapper | None = None
+        self.children: list[PopCheckPointWrapper] = []
+        """New check points of its messages whose invisible time was changed, unsettled."""
+        self.owner: OffsetQueue | None = None
+        """Of one that stands in no queue: that of its message."""
+        self.is_leaving = False
+        """It is stored, or waits in the append queue."""
 
     @property
     def is_acked(self) -> bool:
@@ -95,53 +106,6 @@ class OffsetQueue:
         """It is of a message whose invisible time was changed."""
         wrapper.owner = self
         self.renewed.add(wrapper)
-
-
-class SetBits(msgspec.Struct, gc=False):
-    """The row of the journal says which messages are acknowledged."""
-
-    row: int
-    bits: int
-
-
-class SetStored(msgspec.Struct, gc=False):
-    """The row says where the log ended behind its record; 0: it has none."""
-
-    row: int
-    end: int
-
-
-class FreeRow(msgspec.Struct, gc=False):
-    """The row is not needed any more."""
-
-    row: int
-
-
-class FreeQueue(msgspec.Struct, gc=False):
-    """The journal forgets the queue of this number, and so what its rows say."""
-
-    number: int
-
-
-class Commit(msgspec.Struct, gc=False):
-    """The group's offset moves, in the journal, then in the offset table: never back, as consumers
-    that pull may have committed more. `queue.committed` is what it is then. Then the rows that the
-    offset waited for are free."""
-
-    queue: OffsetQueue
-    offset: int
-    rows: list[int]
-
-
-class Store(msgspec.Struct, gc=False):
-    """What is left of a check point is stored in the revive topic: `Pops.stored` or `Pops.refused`
-    follows."""
-
-    wrapper: PopCheckPointWrapper
-    left: CheckPoint
-
-
-Effect = SetBits | SetStored | FreeRow | FreeQueue | Commit | Store
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.lite_handles import NO_LITE_TOPICS, LiteHandles
 from broker.pop.pop_acks import PopAcks, popped_messages
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_names import UNSET_REMARK
@@ -54,20 +55,21 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         self._order = order
         self._now_ms = now_ms
         self._broker_name = broker_name
+        self.lite: LiteHandles | None = None
+        """None: there are no lite topics. Set before the first request."""
 
     def _change(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         header = decode_header(ChangeInvisibleTimeRequestHeader, request.ext_fields)
         self._queues.check_queue(connection, header.topic, header.queue_id)
+        is_lite = self.lite is not None and self.lite.serves(header.consumer_group, header.topic)
+        if header.lite_topic or is_lite:
+            return _answer(request, self._change_lite(header))
         low, high = self._queues.offsets(header.topic, header.queue_id)
         if not low <= header.offset < high:
             raise RequestError(ResponseCode.NO_MESSAGE, UNSET_REMARK)
-        try:
-            info = parse_extra_info(header.extra_info)
-        except ValueError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        self._queues.check_handle(header.consumer_group, header.offset, info)
+        info = self._handle_of(header)
         # Its old check point may be of this millisecond: the new one needs a key of its own.
         now_ms = max(self._now_ms(), info.pop_time_ms + 1)
         if not self._queues.can_wait(now_ms, header.invisible_time):
@@ -75,6 +77,24 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         if info.is_order:
             return _answer(request, self._change_ordered(header, info))
         return self._change_popped(connection, request, header, info, now_ms)
+
+    def _handle_of(self, header: ChangeInvisibleTimeRequestHeader) -> ExtraInfo:
+        try:
+            info = parse_extra_info(header.extra_info)
+        except ValueError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self._queues.check_handle(header.consumer_group, header.offset, info)
+        return info
+
+    def _change_lite(
+        self, header: ChangeInvisibleTimeRequestHeader
+    ) -> ChangeInvisibleTimeResponseHeader | None:
+        if self.lite is None:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, NO_LITE_TOPICS)
+        info = self._handle_of(header)
+        if not self._queues.can_wait(self._now_ms(), header.invisible_time):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
+        return self.lite.change(header, info)
 
     def _change_popped(
         self,

@@ -10,7 +10,6 @@ its first message is visible again.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 from collections.abc import Callable
@@ -19,6 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
+from broker.pop.order_infos import (
+    ILLEGAL,
+    NO_COMMIT,
+    FreeTimes,
+    acknowledged,
+    following_offset,
+    free_ms,
+    handed_out,
+    is_same_attempt,
+)
 from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.clock import Clock
 from remoting.body.consumer_order_info import ConsumerOrderInfoWrapper, OrderInfo
@@ -26,21 +35,15 @@ from remoting.headers.extra_info_util import offset_count_item, queue_count_item
 
 log = logging.getLogger(__name__)
 
-ILLEGAL: Final = -1
-NO_COMMIT: Final = -2
 CLEAN_SPAN_MS: Final = 24 * 3600 * 1000
 """A queue that was not popped for so long is forgotten."""
-
-_SOON_MS: Final = 1_000
-"""The watches of a loop in which nothing happens are so far apart."""
-_STALE_ENTRIES: Final = 256
 
 QueueFree = Callable[[str, str, int], None]
 """(topic, group, queue id): the queue may be popped again."""
 
 
 class ConsumerOrderInfoManager(JsonConfigManager):
-    """See the module. Owned by: `_lock`; `_free_times` by the loop thread."""
+    """See the module. Owned by: `_lock`; `_free` by the loop thread."""
 
     def __init__(
         self, path: Path, clock: Clock, find_topic: FindTopic, find_group: FindGroup
@@ -51,10 +54,7 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         self._find_group = find_group
         self._lock = threading.Lock()
         self._table: dict[str, dict[int, OrderInfo]] = {}
-        self._free_times: list[tuple[int, str, str, int]] = []
-        """A heap of (wall clock ms, topic, group, queue id); the queue's last one counts."""
-        self._noted: dict[tuple[str, str, int], int] = {}
-        """The last of each queue."""
+        self._free: FreeTimes[tuple[str, str, int]] = FreeTimes()
         self._odd: tuple[str, str, int, int] | None = None
         """The queue and pop time of the last request that was logged: a batch has 8,192 acks."""
         self._on_free: QueueFree | None = None
@@ -72,12 +72,12 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         """Whether messages handed out earlier keep the queue closed. A request with the same
         attempt id gets them again. invisible_time_ms: for a table row without one."""
         info = self._find(topic, group, queue_id)
-        if info is None or (info.attempt_id is not None and info.attempt_id == attempt_id):
+        if info is None or is_same_attempt(info, attempt_id):
             return False
         if not info.invisible_time or info.invisible_time <= 0:
             info = replace(info, invisible_time=invisible_time_ms)
             self._put(topic, group, queue_id, info)
-        return _free_ms(info) > self._clock.now_ms()
+        return free_ms(info) > self._clock.now_ms()
 
     def update(
         self,
@@ -92,16 +92,8 @@ class ConsumerOrderInfoManager(JsonConfigManager):
     ) -> None:
         """`offsets` (at least one) are handed out now. Adds to `order_info` the items of
         orderCountInfo: how often each was handed out before, and the least of these."""
-        first = offsets[0]
-        old = self._find(topic, group, queue_id)
-        info = OrderInfo(
-            pop_time=pop_time_ms,
-            invisible_time=invisible_time_ms,
-            offset_list=[first, *(offset - first for offset in offsets[1:])],
-            offset_consumed_count=None if old is None else _counts(old, attempt_id, offsets),
-            last_consume_timestamp=self._clock.now_ms(),
-            attempt_id=attempt_id,
-        )
+        old, now_ms = self._find(topic, group, queue_id), self._clock.now_ms()
+        info = handed_out(old, attempt_id, pop_time_ms, invisible_time_ms, offsets, now_ms)
         self._put(topic, group, queue_id, info)
         counts, flag = info.offset_consumed_count or {}, retry_flag(topic)
         order_info += [
@@ -140,11 +132,9 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                     group, topic, queue_id, offset, offsets,
                 )  # fmt: skip
             return ILLEGAL
-        bits = info.commit_offset_bit | 1 << offsets.index(offset)
-        info = replace(info, commit_offset_bit=bits)
+        info = acknowledged(info, offset)
         self._put(topic, group, queue_id, info)
-        left = info.open_offsets
-        return left[0] if left else offsets[-1] + 1
+        return following_offset(info)
 
     def update_next_visible_time(
         self,
@@ -203,28 +193,17 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                 self._note_free(topic, group, queue_id, info)
 
     def _note_free(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        """With all acknowledged, it is free now. However often a client changes a time, each queue
-        has a few entries at most."""
-        queue, free_ms, times = (topic, group, queue_id), _free_ms(info), self._free_times
-        if self._on_free is None or self._noted.get(queue) == free_ms:
-            return
-        self._noted[queue] = free_ms
-        heapq.heappush(times, (free_ms, *queue))
-        if len(times) > 2 * len(self._noted) + _STALE_ENTRIES:
-            times[:] = [(free_ms, *queue) for queue, free_ms in self._noted.items()]
-            heapq.heapify(times)
+        """With all acknowledged, it is free now."""
+        if self._on_free is not None:
+            self._free.note((topic, group, queue_id), free_ms(info))
 
     def tell_free_queues(self) -> bool:
         """A watch of the loop. True: another queue is free within a second."""
-        now_ms, times = self._clock.now_ms(), self._free_times
-        while times and times[0][0] <= now_ms:
-            free_ms, topic, group, queue_id = heapq.heappop(times)
-            if self._noted.get((topic, group, queue_id)) != free_ms:
-                continue
-            del self._noted[topic, group, queue_id]
-            if self._on_free is not None and self._find(topic, group, queue_id) is not None:
-                self._on_free(topic, group, queue_id)
-        return bool(times) and times[0][0] - now_ms < _SOON_MS
+        now_ms = self._clock.now_ms()
+        while (queue := self._free.take(now_ms)) is not None:
+            if self._on_free is not None and self._find(*queue) is not None:
+                self._on_free(*queue)
+        return self._free.is_soon(now_ms)
 
     # -- file ----------------------------------------------------------------------------------
 
@@ -292,19 +271,3 @@ class ConsumerOrderInfoManager(JsonConfigManager):
 
 def _key(topic: str, group: str) -> str:
     return f"{topic}@{group}"
-
-
-def _free_ms(info: OrderInfo) -> int:
-    """When every message that was not acknowledged is visible again; 0: all are acknowledged."""
-    visible_ms = info.pop_time + (info.invisible_time or 0)
-    times = info.offset_next_visible_time or {}
-    return max((times.get(offset, visible_ms) for offset in info.open_offsets), default=0)
-
-
-def _counts(old: OrderInfo, attempt_id: str | None, offsets: list[int]) -> dict[int, int]:
-    """How often each of `offsets` was handed out before, if ever."""
-    counts = old.offset_consumed_count or {}
-    if old.attempt_id is not None and old.attempt_id == attempt_id:
-        return counts
-    before = set(old.queue_offsets)
-    return {offset: counts.get(offset, 0) + 1 for offset in offsets if offset in before}

@@ -1,20 +1,26 @@
 """NotificationProcessor: tells a group that there is something to pop (200054).
 
-Runs on the loop thread. Nothing is taken or filtered. A request that finds nothing waits, and is
-run again when a message has arrived or its time is over. Follows NotificationProcessor of RocketMQ,
-but looks at the retry topic every time, last: for it the order makes no difference.
+Runs on the loop thread. Nothing is taken. A request that finds nothing waits, and is run again when
+a message has arrived or its time is over. Follows NotificationProcessor of RocketMQ 5.5, but looks
+at the retry topic every time, last: for it the order makes no difference. The filter of a peer of
+5.5 is that of its next pop and is applied as there, by properties as by tags (RocketMQ wakes by
+properties, but answers without), to the few messages that may be left. Where there are more, the
+pop has to get past those that nobody wants: it is told.
 
-Tested by tests/broker/processor/test_waiting_requests.py.
+Tested by tests/broker/processor/test_waiting_requests.py and tests/broker/pop/test_pop_services.py.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Final
 
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.peeking_check import PeekingCheck, queues_from
+from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingService
+from broker.pop.pop_message_reader import PopMessageReader, Wanted
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import PollingResult
 from broker.pop.pop_stats import PopStats
@@ -22,6 +28,7 @@ from broker.pop.request_clock import RequestClock
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import CheckRights, HoldRights, no_rights
 from broker.processor.table_processor import TableProcessor
+from broker.settings.broker_config import BrokerConfig
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.connection import Connection
 from remoting.headers.pop import NotificationRequestHeader, NotificationResponseHeader
@@ -31,6 +38,8 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
+
+_EVERYTHING: Final[Wanted] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class NotificationHeader:
     pollTime: int  # noqa: N815
     order: bool
     attempt_id: str | None
+    exp_type: str | None = None
+    exp: str | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +78,8 @@ class NotificationProcessor(TableProcessor):
         stats: PopStats,
         limits: PollingLimits,
         clock: RequestClock,
+        reader: PopMessageReader,
+        settings: BrokerConfig,
         hold_rights: HoldRights = no_rights,
     ) -> None:
         super().__init__({RequestCode.NOTIFICATION: self.notification})
@@ -74,10 +87,17 @@ class NotificationProcessor(TableProcessor):
         self._order = order
         self._stats = stats
         self._clock = clock
+        self._reader = reader
+        self._settings = settings
         self._hold_rights = hold_rights
+        self._filters = PopFilters()
         self.waiters = PopLongPollingService[NotificationRequest](
             self._run_again, limits, clock.monotonic_ms, notify_last=True
         )
+
+    def use(self, settings: BrokerConfig) -> None:
+        """Apply changed settings."""
+        self._settings = settings
 
     def notification(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -95,6 +115,8 @@ class NotificationProcessor(TableProcessor):
                 header.poll_time,
                 bool(header.order),
                 header.attempt_id,
+                header.exp_type,
+                header.exp,
             ),
             self._clock.sent_ms(header.born_time),
         )
@@ -130,21 +152,32 @@ class NotificationProcessor(TableProcessor):
         header = asked.header
         group = header.consumerGroup
         topic = self._check.check(asked.connection, header.topic, group, header.queueId)
+        wanted = self._wanted(header)
         chance = random.randrange(100)
         queues = (
             queues_from(topic.read_queue_nums, chance) if header.queueId < 0 else [header.queueId]
         )
-        if any(self._queue_has_msg(header, header.topic, queue_id) for queue_id in queues):
+        if any(self._queue_has_msg(header, header.topic, one, wanted) for one in queues):
             return True
         return not header.order and any(
-            self._queue_has_msg(header, retry.topic_name or "", queue_id)
+            self._queue_has_msg(header, retry.topic_name or "", queue_id, _EVERYTHING)
             for retry in self._check.retry_topics(header.topic, group)
             for queue_id in range(retry.read_queue_nums)
         )
 
-    def _queue_has_msg(self, header: NotificationHeader, topic: str, queue_id: int) -> bool:
+    def _wanted(self, header: NotificationHeader) -> Wanted:
+        if not self._settings.use_message_filter_for_notification or not header.exp_type:
+            return _EVERYTHING
+        return self._filters.wanted(header.exp_type, header.exp)
+
+    def _queue_has_msg(
+        self, header: NotificationHeader, topic: str, queue_id: int, wanted: Wanted
+    ) -> bool:
         group = header.consumerGroup
         if header.order and self._order.check_block(header.attempt_id, topic, group, queue_id, 0):
             return False
         offset, high = self._check.range_left(topic, group, queue_id)
-        return high > offset
+        left = high - offset
+        if wanted == _EVERYTHING or left >= self._settings.max_message_filter_num_for_notification:
+            return left > 0
+        return left > 0 and self._reader.has_wanted(topic, queue_id, offset, wanted)

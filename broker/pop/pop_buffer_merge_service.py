@@ -20,18 +20,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.pop.buffered_pops import (
-    Commit,
-    FreeQueue,
-    FreeRow,
-    OffsetQueue,
-    PopCheckPointWrapper,
-    QueueKey,
-    SetBits,
-    SetStored,
-)
+from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey
 from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.pop_check_point import stored_point
+from broker.pop.pop_effects import Commit, FreeQueue, FreeRow, SetBits, SetStored
 from broker.pop.pop_journal import JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_recovery import Found, recover

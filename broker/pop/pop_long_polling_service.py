@@ -230,8 +230,10 @@ class PopLongPollingService(Generic[R]):
     def notify(self, topic: str, group: str, queue_id: int) -> None:
         """There is more: run one request of this key (queue id -1: of any queue). It runs after
         the request that says so, if one is running."""
-        self._ready.append((topic, group, max(queue_id, ANY_QUEUE)))
-        self._run_ready()
+        key = (topic, group, max(queue_id, ANY_QUEUE))
+        if self._running or key in self._waiting:  # else nobody: so it is after most pops
+            self._ready.append(key)
+            self._run_ready()
 
     def queue_is_free(self, topic: str, group: str, queue_id: int) -> None:
         """An ordered queue may be popped again."""

@@ -14,38 +14,34 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from broker.filter.filter_factory import FilterFactory, is_tag_type
-from broker.filter.message_filter import ExpressionMessageFilter
-from broker.filter.selector import InvalidSelectorError
-from broker.filter.subscription_filter import TagExpressions
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_filters import PopFilters
+from broker.pop.pop_header import PopHeader, decode_pop_frame, pop_header
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
-from broker.pop.pop_names import MAX_POP_MESSAGES
-from broker.pop.pop_request import (
-    PollingResult,
-    PopHeader,
-    PopRequest,
-    pop_header,
-)
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead
+from broker.pop.pop_request import PollingResult, PopRequest
 from broker.pop.pop_retry_topics import check_can_come_back
 from broker.pop.pop_stats import PopStats
+from broker.pop.queue_walk import QueueWalk
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topics
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
+from broker.subscription.group_attributes import priority_factor
 from broker.topic.table_protocols import FindGroup, FindTopic
+from broker.topic.topic_attributes import has_priorities
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
@@ -70,7 +66,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-from remoting.typed_numbers import Int32
 from store.get_message_status import (
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
@@ -80,28 +75,21 @@ from store.get_message_status import (
 from store.message_store_config import MessageStoreConfig
 
 POP_PREFIX: Final = b'{"code":200050,'
-POLLING_FULL: Final = ResponseCode(209)
-POLLING_TIMEOUT: Final = ResponseCode(210)
-"""Numbers to which 5.x gave a new meaning."""
 _PERM_READ: Final = 4
-_LATE_MS: Final = 500
 _INIT_MODE_MIN: Final = 0
 _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
 
 
-class _Frame(msgspec.Struct, gc=False):
-    """The JSON header of a pop."""
-
-    code: Literal[200050]
-    opaque: Int32
-    extFields: PopHeader  # noqa: N815
-    flag: Int32 = 0
+def newest_offset(bounds: tuple[int, int], *, is_young: bool) -> int:
+    """Where a group begins that has no offset and begins at the newest message. bounds: of the
+    queue. is_young: its first message is in memory still; then it begins there."""
+    low, high = bounds
+    return 0 if low <= 0 and is_young else max(high - 1, 0)
 
 
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
-_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +118,14 @@ class PopParts:
     queue id, queue offset)."""
 
 
+def _priority_factor(parts: PopParts, header: PopHeader, topic: TopicConfig | None) -> int:
+    """Of the group; 0: the pop does not go by priority."""
+    if header.is_order or topic is None or not has_priorities(topic.attributes):
+        return 0
+    group = parts.find_group(header.consumerGroup)
+    return 0 if group is None else priority_factor(group.attributes)
+
+
 class PopMessageProcessor(TableProcessor):
     """Answers pops. Owned by: the loop thread."""
 
@@ -141,21 +137,18 @@ class PopMessageProcessor(TableProcessor):
         seed: int | None = None,
     ) -> None:
         super().__init__({RequestCode.POP_MESSAGE: self._serve})
-        self.is_held = False
-        """Nobody is given messages: this broker is isolated, and does not know yet what its slaves
-        handed out."""
+        self.admission: Final = PopAdmission(broker, store, parts.clock)
+        """Lite pops are asked here, too."""
         self.use(broker, store)
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
-        self._tags = TagExpressions()
-        self._filters = FilterFactory()
+        self._filters = PopFilters()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Apply changed settings."""
         self._settings = broker
-        self._is_readable = bool(broker.broker_permission & _PERM_READ) and not store.is_slave
-        self._max_invisible_ms = store.timer_max_delay_ms
+        self.admission.use(broker, store)
         self._has_timers = store.timer_wheel_enable
 
     # -- entries -------------------------------------------------------------------------------
@@ -164,7 +157,7 @@ class PopMessageProcessor(TableProcessor):
         """FastHandler for JSON frames of code 200050; False hands the frame to
         `process_request`."""
         try:
-            frame = _decode_frame(header)
+            frame = decode_pop_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         if frame.flag:
@@ -210,7 +203,7 @@ class PopMessageProcessor(TableProcessor):
     def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
         sent_ms = self._parts.clock.sent_ms(header.bornTime)
         self._check(connection, header, sent_ms)
-        wanted = self._wanted(header)
+        wanted = self._filters.wanted(header.expType, header.exp)
         self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
@@ -251,103 +244,69 @@ class PopMessageProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
     def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
-        settings = self._settings
-        broker = f"the broker[{settings.broker_ip1}]"
-        if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
-            raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
-        if not self._is_readable or self.is_held:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
-        if header.maxMsgNums > MAX_POP_MESSAGES:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"{broker} pop message's num is greater than 32"
-            )
-        if header.maxMsgNums < 0:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
-            )
-        if not 0 <= header.invisibleTime <= self._max_invisible_ms:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
-                f"{self._max_invisible_ms} (timerMaxDelaySec)",
-            )
+        self.admission.check(sent_ms, header.pollTime, header.maxMsgNums, header.invisibleTime)
         if not self._has_timers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{broker} pop message is forbidden because timerWheelEnable is false",
+                f"the broker[{self._settings.broker_ip1}] pop message is forbidden because "
+                "timerWheelEnable is false",
             )
-
-    def _wanted(self, header: PopHeader) -> Wanted:
-        if not header.exp:
-            return None, None
-        try:
-            if is_tag_type(header.expType):
-                return self._tags.codes(header.exp), None
-            selector = self._filters.compile(header.expType or "", header.exp)
-        except (ValueError, InvalidSelectorError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from error
-        return None, ExpressionMessageFilter(selector)
 
     # -- one pop -------------------------------------------------------------------------------
 
     def _run(self, request: PopRequest) -> None:
-        header, settings = request.header, self._settings
-        chance = int(self._random.random() * 100)  # randrange takes five times as long
+        header, settings, is_order = request.header, self._settings, request.is_order
+        drawn = int(self._random.random() * 100)  # randrange takes five times as long
         revive_queue_id = (
             POP_ORDER_REVIVE_QUEUE
-            if header.is_order
+            if is_order
             else next(self._check_points) % settings.revive_queue_num
         )
         answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
-        retry = None if header.is_order else self._retry_topic(header, chance)
-        retry_first = chance < settings.pop_from_retry_probability
-        if retry is not None and retry_first:
-            self._pop_topic(request, answer, retry, chance)
-        if header.queueId < 0:
-            topic = self._parts.find_topic(header.topic)
-            if topic is not None:
-                self._pop_topic(request, answer, topic, chance)
-        else:
+        topic = self._parts.find_topic(header.topic)
+        walk = QueueWalk.of(drawn, _priority_factor(self._parts, header, topic), settings)
+        retry = None if is_order else self._retry_topic(header, drawn)
+        if retry is not None and walk.retry_first:
+            self._pop_topic(request, answer, retry, walk)
+        if header.queueId >= 0:
             self._pop_queue(request, answer, header.topic, header.queueId)
-        if retry is not None and not retry_first and answer.count < header.maxMsgNums:
-            self._pop_topic(request, answer, retry, chance)
+        elif topic is not None:
+            self._pop_topic(request, answer, topic, walk)
+        if retry is not None and not walk.retry_first and answer.count < request.most:
+            self._pop_topic(request, answer, retry, walk)
         self._finish(request, answer)
 
-    def _retry_topic(self, header: PopHeader, chance: int) -> TopicConfig | None:
+    def _retry_topic(self, header: PopHeader, drawn: int) -> TopicConfig | None:
         """The retry topic of this request: an answer has room for one with each flag."""
         settings = self._settings
         v2 = settings.enable_retry_topic_v2
-        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and drawn % 2 == 0:
             name = pop_retry_topic_v1(header.topic, header.consumerGroup)
         else:
             name = pop_retry_topic(header.topic, header.consumerGroup, v2)
         return self._parts.find_topic(name)
 
     def _pop_topic(
-        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, walk: QueueWalk
     ) -> None:
-        count = topic.read_queue_nums
-        for number in range(count):
-            self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
+        for queue_id in walk.queues(topic.read_queue_nums):
+            self._pop_queue(request, answer, topic.topic_name or "", queue_id)
 
     def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
-        header, parts = request.header, self._parts
-        group = header.consumerGroup
-        offset = self._pop_offset(topic, header, queue_id)
+        parts, group, is_order = self._parts, request.group, request.is_order
+        offset = self._pop_offset(topic, request, queue_id)
         _low, high = parts.reader.offsets(topic, queue_id)
-        if header.is_order:
+        if is_order:
             assert parts.order is not None
             if parts.order.check_block(
-                header.attemptId, topic, group, queue_id, header.invisibleTime
+                request.header.attemptId, topic, group, queue_id, request.invisible_ms
             ):
                 return
             parts.inflight.clear(topic, group, queue_id)
         if (
-            answer.count >= header.maxMsgNums
+            answer.count >= request.most
             or self._is_over_threshold(topic, group, queue_id)
-            or not (header.is_order or parts.buffer.can_add(topic, group, queue_id))
+            or not (is_order or parts.buffer.can_add(topic, group, queue_id))
         ):
             answer.rest += high - offset
             return
@@ -374,20 +333,20 @@ class PopMessageProcessor(TableProcessor):
         self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int, offset: int
     ) -> tuple[int, QueueRead]:
         """From `offset` on, or from where the queue is, if it is not there. Returns where."""
-        reader, header = self._parts.reader, request.header
-        count, log_end = header.maxMsgNums - answer.count, self._parts.log_end()
+        reader = self._parts.reader
+        count, log_end = request.most - answer.count, self._parts.log_end()
         read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
         if read.status in _WRONG_OFFSET:
             offset = read.next_offset
             remote = request.connection.remote_address
-            self._parts.offsets.commit_offset(remote, header.consumerGroup, topic, queue_id, offset)
+            self._parts.offsets.commit_offset(remote, request.group, topic, queue_id, offset)
             read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
         return offset, read
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def _pop_offset(self, topic: str, header: PopHeader, queue_id: int) -> int:
-        group, parts = header.consumerGroup, self._parts
+    def _pop_offset(self, topic: str, request: PopRequest, queue_id: int) -> int:
+        group, parts = request.group, self._parts
         reset = parts.offsets.take_reset_offset(group, topic, queue_id)
         if reset is not None:
             if parts.order is not None:
@@ -397,7 +356,7 @@ class PopMessageProcessor(TableProcessor):
             return reset
         offset = parts.buffer.pop_offset(topic, group, queue_id)
         if offset is None:
-            offset = self._init_offset(topic, queue_id, header.initMode)
+            offset = self._init_offset(topic, queue_id, request.header.initMode)
             parts.offsets.commit_offset("getPopOffset", group, topic, queue_id, offset)
         return offset
 
@@ -405,27 +364,23 @@ class PopMessageProcessor(TableProcessor):
         low, high = self._parts.reader.offsets(topic, queue_id)
         if init_mode == _INIT_MODE_MIN or topic.startswith(RETRY_PREFIX):
             return low
-        if (
-            self._settings.init_pop_offset_by_check_msg_in_mem
-            and low <= 0
-            and self._parts.is_in_memory(topic, queue_id, 0)
-        ):
-            return 0
-        return max(high - 1, 0)
+        looks = self._settings.init_pop_offset_by_check_msg_in_mem
+        return newest_offset(
+            (low, high), is_young=looks and self._parts.is_in_memory(topic, queue_id, 0)
+        )
 
     # -- what was read -------------------------------------------------------------------------
 
     def _popped(self, found: _QueuePop) -> CheckPoint:
         request, answer, topic, queue_id, offset, read = found
-        header = request.header
         return CheckPoint(
             topic,
-            header.consumerGroup,
+            request.group,
             queue_id,
             offset,
             tuple([each - offset for each in read.offsets]),
             answer.pop_time_ms,
-            header.invisibleTime,
+            request.invisible_ms,
             answer.revive_queue_id,
             read.next_offset,
         )
@@ -433,9 +388,9 @@ class PopMessageProcessor(TableProcessor):
     def _take(self, found: _QueuePop) -> None:
         """Hand messages out: note them first."""
         request, answer, topic, queue_id, offset, read = found
-        header, parts = request.header, self._parts
+        parts = self._parts
         count = len(read.offsets)
-        if header.is_order:
+        if request.is_order:
             self._note_ordered(found)
         elif not parts.buffer.add(self._popped(found)):
             answer.rest += count
@@ -450,17 +405,17 @@ class PopMessageProcessor(TableProcessor):
             info = ExtraInfo(
                 offset,
                 answer.pop_time_ms,
-                header.invisibleTime,
+                request.invisible_ms,
                 answer.revive_queue_id,
                 flag,
                 self._settings.broker_name,
             )
-            records = under_asked_topics(read.records, header.topic, info, queue_id)
+            records = under_asked_topics(read.records, request.header.topic, info, queue_id)
         answer.records += records
         size = sum(map(len, records))
         answer.size += size
-        parts.stats.add_get(header.consumerGroup, topic, count, size)
-        parts.inflight.increment(topic, header.consumerGroup, queue_id, count)
+        parts.stats.add_get(request.group, topic, count, size)
+        parts.inflight.increment(topic, request.group, queue_id, count)
 
     def _note_ordered(self, found: _QueuePop) -> None:
         request, answer, topic, queue_id, offset, read = found
@@ -482,8 +437,8 @@ class PopMessageProcessor(TableProcessor):
     def _pass_over(self, found: _QueuePop) -> None:
         """Nothing here is for the group."""
         request, _answer, topic, queue_id, _offset, read = found
-        if request.header.is_order:
-            remote, group = request.connection.remote_address, request.header.consumerGroup
+        if request.is_order:
+            remote, group = request.connection.remote_address, request.group
             self._parts.offsets.commit_offset(remote, group, topic, queue_id, read.next_offset)
         else:
             self._parts.buffer.add(self._popped(found))
@@ -511,14 +466,14 @@ class PopMessageProcessor(TableProcessor):
         values: tuple[int | bytes, ...] = (
             code,
             answer.pop_time_ms,
-            header.invisibleTime,
+            request.invisible_ms,
             answer.revive_queue_id,
             answer.rest,
             ";".join(answer.items).encode(),
             ";".join(answer.offsets).encode(),
         )
         template = ANSWER
-        if header.is_order:
+        if request.is_order:
             template = ORDER_ANSWER
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)

@@ -95,6 +95,11 @@ class PopMessageReader:
         assert outside is not None
         return QueueRead(outside.status, outside.following, high, [], [])
 
+    def has_wanted(self, topic: str, queue_id: int, offset: int, wanted: Wanted) -> bool:
+        """Whether a pop from `offset` on would say anything else than that no message matches."""
+        found = self.read(topic, queue_id, offset, 1, wanted, 0)
+        return found.status != NO_MATCHED_MESSAGE
+
     def _read_found(
         self,
         topic: str,

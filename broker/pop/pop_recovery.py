@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.pop.buffered_pops import (
-    Commit,
-    FreeQueue,
-    FreeRow,
-    OffsetQueue,
-    PopCheckPointWrapper,
-    QueueKey,
-)
+from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey
 from broker.pop.check_point import CheckPoint
+from broker.pop.pop_effects import Commit, FreeQueue, FreeRow
 from broker.pop.pop_journal import JournalQueue, JournalRow
 from broker.pop.pop_limits import PopLimits
 from broker.pop.pops import Pops

@@ -24,6 +24,6 @@ def check_can_come_back(topics: TopicConfigManager, topic: str, group: str, *, v
         ResponseCode.INVALID_PARAMETER,
         f"group[{group}] cannot pop topic[{topic}]: what it does not acknowledge could not come "
         f"back, since no topic can have the name {name} ({len(name)} characters, at most "
-        f"{topics.pop_retry_limit} of a-z A-Z 0-9 _ - % |). Use a shorter name, pulls, or "
+        f"{topics.retry_limit} of a-z A-Z 0-9 _ - % |). Use a shorter name, pulls, or "
         "ordered pops",
     )

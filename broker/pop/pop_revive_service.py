@@ -23,8 +23,11 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
+from broker.pop.retry_queues import RetryQueues
 from broker.pop.revive_parts import ReviveParts
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_queue import ReviveQueue
@@ -87,6 +90,7 @@ class PopReviveService:
     ) -> None:
         self._settings = settings
         self._parts = parts
+        self._retry_queues = RetryQueues(parts.topics, parts.find_topic, parts.offsets)
         self._topic = revive_topic
         self.queue_num = queue_num
         """How many revive queues `start` opens."""
@@ -313,9 +317,12 @@ class PopReviveService:
         name, group = point.point[:2]
         if not name.startswith(RETRY_PREFIX):
             name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
+        topic, queue_id = None, None
         try:
-            known = self._has_topic(name, group)
-            topic = self._parts.commit_log.topic(name) if known else None
+            queue_id = self._retry_queues.find_or_create(
+                name, group, message.queue_id, separate=self._settings.use_separate_retry_queue
+            )
+            topic = None if queue_id is None else self._parts.commit_log.topic(name)
         except (RequestError, MessageIllegalError) as error:
             log.error(
                 "pop: message %s of %s: cannot use retry topic %s: %s",
@@ -324,14 +331,14 @@ class PopReviveService:
                 name,
                 error,
             )
-            topic = None
-        if topic is None:
+        if topic is None or queue_id is None:
             self._put_again(queue, point, offset)
             return
         commit_log = self._parts.commit_log
-        record = revived_record(
+        revived = revived_record(
             message, point.point, commit_log.store_host, commit_log.store_host_flag
         )
+        record = replace(revived, queue_id=queue_id)
         try:
             commit_log.check_room(topic, record.queue_id)
         except QueueTableFullError as error:
@@ -340,17 +347,6 @@ class PopReviveService:
             return
         copy = _Copy(self, queue, point, offset, message.phy_offset, topic, (record,))
         self._parts.append_queue.append(copy)
-
-    def _has_topic(self, name: str, group: str) -> bool:
-        """Find or make the retry topic; its group begins at its first message."""
-        parts = self._parts
-        if parts.find_topic(name) is not None:
-            return True
-        if parts.topics.create_pop_retry(name) is None:
-            return False
-        if parts.offsets.query_offset(group, name, 0) is None:
-            parts.offsets.commit_own_offset("initPopRetryOffset", group, name, 0, 0)
-        return True
 
     # -- results -------------------------------------------------------------------------------
 

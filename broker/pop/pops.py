@@ -23,22 +23,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from broker.pop.buffered_pops import (
-    Commit,
-    Effect,
-    FreeQueue,
-    FreeRow,
-    OffsetQueue,
-    PopCheckPointWrapper,
-    QueueKey,
-    SetBits,
-    SetStored,
-    Store,
-    bit_of,
-    take_place,
-)
+from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey, bit_of, take_place
 from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
+from broker.pop.pop_effects import Commit, Effect, FreeQueue, FreeRow, SetBits, SetStored, Store
 from broker.settings.broker_config import BrokerConfig
 
 _MIN_BUFFERED_MS: Final = 1_500

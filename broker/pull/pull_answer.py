@@ -33,16 +33,19 @@ def pull_template(serialize_type: SerializeType) -> AnswerTemplate:
 
 
 def pull_header_of(request: RemotingCommand) -> PullHeader:
-    """Raises HeaderError."""
+    """Raises RequestError."""
     for field in PullHeader.__struct_fields__[:8]:
         if field not in request.ext_fields:
             raise HeaderError("PullMessageRequestHeader", field, "is missing")
     fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
     try:
-        return msgspec.convert(fields, PullHeader, strict=False)
+        header = msgspec.convert(fields, PullHeader, strict=False)
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].strip("`")
         raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
+    if header.liteTopic:
+        header.read_lite()
+    return header
 
 
 def place_of(read: PullRead) -> PullPlace:

@@ -153,8 +153,9 @@ class PullMessageProcessor:
         header: PullHeader,
         serialize_type: SerializeType,
     ) -> bool:
-        """Answer a pull of the fast routes, now or later; False: its topic is a static one."""
-        if self._static_topics and header.topic in self._static_topics:
+        """Answer a pull of the fast routes, now or later; False: its topic is a static one, or it
+        is for a lite topic."""
+        if header.liteTopic or (self._static_topics and header.topic in self._static_topics):
             return False
         template = pull_template(serialize_type)
         if self._known.answer(connection, header, code, opaque, template):
@@ -245,7 +246,7 @@ class PullMessageProcessor:
             held_ms = self._monotonic_ms() - since_ms
             self._stats.add_late_answer(request.code, read.code, held_ms)
         self._answer(request, read, group)
-        if read.more_at_hand and self._may_know and request.mapped is None:
+        if read.more_at_hand and self._may_know and request.is_plain:
             self._known.note(connection, header)
 
     def _wait_for_pages(self, request: PullRequest, units: bytes) -> None:
@@ -271,7 +272,7 @@ class PullMessageProcessor:
     def _rights_of(self, request: PullRequest) -> CheckRights | None:
         """Of a pull that waits now."""
         header = request.header
-        names = header.consumerGroup, header.topic
+        names = header.consumerGroup, header.checked_topic
         return self._hold_rights(request.connection, request.code, header.AccessKey, *names)
 
     def _commit(self, connection: Connection, header: PullHeader) -> None:
@@ -392,21 +393,22 @@ class PullMessageProcessor:
                 ForbiddenType.GROUP_FORBIDDEN,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        topic = self._find_topic(header.topic)
+        name = header.checked_topic
+        topic = self._find_topic(name)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!",
+                f"topic[{name}] not exist, apply first please!",
             )
         if not topic.perm & _PERM_READ:
             raise forbidden(
                 ForbiddenType.TOPIC_FORBIDDEN,
-                f"the topic[{header.topic}] pulling message is forbidden",
+                f"the topic[{name}] pulling message is forbidden",
             )
         if not 0 <= header.queueId < topic.read_queue_nums:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
+                f"queueId[{header.queueId}] is illegal, topic:[{name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
                 f"consumer:[{connection.remote_address}]",
             )

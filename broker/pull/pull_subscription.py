@@ -21,7 +21,7 @@ from broker.filter.message_filter import (
     ExpressionMessageFilter,
 )
 from broker.filter.selector import InvalidSelectorError, Selector
-from broker.filter.subscription_filter import TagExpressions
+from broker.filter.subscription_filter import SubscribedCodes, TagExpressions
 from broker.longpolling.pull_header import FLAG_SUBSCRIPTION, PullHeader, Wanted
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from remoting.body.heartbeat import SubscriptionData
@@ -59,6 +59,7 @@ class PullSubscriptions:
         self._enable_property_filter = enable_property_filter
         self._filter_support_retry = filter_support_retry
         self._tags = TagExpressions()
+        self._subscribed = SubscribedCodes()
         self._factory = FilterFactory()
         if enable_property_filter:
             prepare_to_compile()
@@ -102,7 +103,7 @@ class PullSubscriptions:
             return None, ExpressionMessageFilter(selector)
         if subscription.class_filter_mode or subscription.sub_string == "*":
             return None, None
-        return frozenset(subscription.code_set), None
+        return self._subscribed.codes(header.consumerGroup, subscription), None
 
     def _subscription(self, header: PullHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         name = header.consumerGroup
@@ -115,16 +116,17 @@ class PullSubscriptions:
                 ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
                 f"the consumer group[{name}] can not consume by broadcast way",
             )
-        if not self._is_readable(name, header.topic):
+        topic = header.checked_topic
+        if not self._is_readable(name, topic):
             raise forbidden(
                 ForbiddenType.SUBSCRIPTION_FORBIDDEN,
-                f"the consumer group[{name}] is forbidden for topic[{header.topic}]",
+                f"the consumer group[{name}] is forbidden for topic[{topic}]",
             )
-        subscription = self._consumers.find_subscription(name, header.topic)
+        subscription = self._consumers.find_subscription(name, topic)
         if subscription is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: {name}, {header.topic}",
+                f"the consumer's subscription not exist: {name}, {topic}",
             )
         if subscription.sub_version < header.subVersion:
             raise RequestError(
@@ -134,7 +136,7 @@ class PullSubscriptions:
 
     def _registered(self, header: PullHeader) -> Selector:
         """The expression that was compiled on the heartbeat."""
-        name, topic = header.consumerGroup, header.topic
+        name, topic = header.consumerGroup, header.checked_topic
         found = self._filters.find(topic, name)
         if found is None:
             raise RequestError(

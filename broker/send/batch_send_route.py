@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from broker.append.admitted_properties import admitted_batch
-from broker.append.send_properties import append_pairs, asks_to_wait
+from broker.append.send_properties import asks_to_wait, common_properties
 from broker.send.hot_sends import HotSends
 from broker.send.marks import FIFO, marks_of, marks_of_items
 from broker.send.rules import BATCH, BATCH_GROWTH, ITEM
@@ -96,7 +96,7 @@ class BatchSendRoute:
             born_host=peer.host,
             reconsume_times=fields.j,
             topic=topic.entry.name_bytes,
-            properties=append_pairs(text, self._cluster_pair).encode(),
+            properties=common_properties(text, self._cluster_pair).encode(),
         )
         most = BATCH_GROWTH * self._max_message_size
         phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most, self._are_plain)

@@ -21,6 +21,7 @@ from broker.append.send_properties import append_pairs, find_property, without_p
 from broker.append.writable_log import WritableLog
 from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
+from broker.send.lite_sends import without_lite_queue
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_access import StoreAccess
@@ -282,6 +283,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 def _copied_properties(message: Message, level: int) -> str:
     """The message's properties, plus its original topic and message id."""
     text = sent_back_properties(str(message.properties, "utf-8", "surrogateescape"))
+    text = without_lite_queue(text)
     if not find_property(text, _RETRY_TOPIC):
         text = append_pairs(
             without_property(text, _RETRY_TOPIC), f"{_RETRY_TOPIC}\x01{message.topic}"

@@ -37,9 +37,9 @@ _LARGEST: Final = 1 << 10
 _KEY_SIZE: Final = 32
 """So much of the ext block, where Java's clients have the group, is looked up together with the
 size: clients whose headers happen to be of one size do not drive each other out."""
-_MOST_CUTS: Final = 256
-_MOST_ALIKE: Final = 4
-"""Of one size: a client's topics whose names are equally long."""
+_MOST_KNOWN: Final = 1_024
+"""Some 2 MiB, whatever clients send. When there are more, those of the size that was seen first
+are forgotten: of one size are a client's topics whose names are equally long."""
 _LEARN_EVERY: Final = 8
 """So many headers are read until one of them is learned, which takes as long as reading it: where
 all of them are different, that is next to nothing."""
@@ -55,17 +55,19 @@ class _Alike:
     def __init__(self, cut: Struct) -> None:
         self.format = cut.format
         self.cut: Callable[[bytes], tuple[Any, ...]] = cut.unpack
-        self.known: list[tuple[_Same, SendFrame]] = []
-        """What is the same for some of them, and a frame that says it; the newest first."""
+        self.known: dict[_Same, SendFrame] = {}
+        """What is the same for some of them, and a frame that says it."""
 
 
 class KnownBinaryHeaders:
     """See the module."""
 
-    __slots__ = ("_alike", "_read")
+    __slots__ = ("_alike", "_known", "_read")
 
     def __init__(self) -> None:
         self._alike: dict[tuple[int, bytes], _Alike] = {}
+        self._known = 0
+        """How many there are."""
         self._read = 0
         """How many were read and not known, without longer ones: where a client sends them in turns
         with short ones, it would be their turn each time that one is learned."""
@@ -80,10 +82,9 @@ class KnownBinaryHeaders:
             text: bytes
             start, opaque, first, queue, second, born, third, text, last = alike.cut(header)
             if born.isdigit() and born[0] != _ZERO:
-                same = start, first, second, third, last
-                for found, frame in alike.known:
-                    if found == same:
-                        return _like(frame, opaque, queue.decode(), int(born), text.decode())
+                known = alike.known.get((start, first, second, third, last))
+                if known is not None:
+                    return _like(known, opaque, queue.decode(), int(born), text.decode())
         frame = decode_binary_frame(header)
         if len(header) <= _LARGEST:
             if self._read % _LEARN_EVERY == 0:
@@ -100,12 +101,21 @@ class KnownBinaryHeaders:
             return
         key = len(header), header[BLOCK_AT : BLOCK_AT + _KEY_SIZE]
         alike = self._alike.get(key)
-        if alike is None or alike.format != cut.format:
-            if len(self._alike) >= _MOST_CUTS:
-                del self._alike[next(iter(self._alike))]
+        if alike is not None and alike.format != cut.format:
+            self._forget(key)
+            alike = None
+        if self._known >= _MOST_KNOWN:
+            oldest = next(iter(self._alike))
+            alike = None if oldest == key else alike
+            self._forget(oldest)
+        if alike is None:
             alike = self._alike[key] = _Alike(cut)
-        alike.known.insert(0, ((start, first, second, third, last), frame))
-        del alike.known[_MOST_ALIKE:]
+        same = start, first, second, third, last
+        self._known += same not in alike.known
+        alike.known[same] = frame
+
+    def _forget(self, key: tuple[int, bytes]) -> None:
+        self._known -= len(self._alike.pop(key).known)
 
 
 def _like(frame: SendFrame, opaque: int, queue: str, born_ms: int, text: str) -> SendFrame:

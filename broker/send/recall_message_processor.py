@@ -4,7 +4,7 @@ On the loop. A recall is a timer message itself, due in the slot of the one it r
 one's key in TIMER_DEL_UNIQKEY; TimerDequeueService drops both. Whether there is such a message is
 not known when the recall is answered. Follows RecallMessageProcessor of RocketMQ.
 
-Tested by tests/broker/append/test_reserved_properties.py, tests/broker/timer/test_slot_delivery.py.
+Tested by tests/broker/append/test_reserved_properties.py.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ class ReplyMessageProcessor(TableProcessor):
         self._parts = parts
         self._settings = broker
         self._max_message_size = store.max_message_size
+        self._lmq_quota = store.enable_lmq_quota
         super().__init__(
             {
                 RequestCode.SEND_REPLY_MESSAGE: self.reply,
@@ -159,7 +160,12 @@ class ReplyMessageProcessor(TableProcessor):
         text = header.i
         nature = TopicNature.of(config)
         self._parts.rules.check(Checked(REPLY, text, header.f, nature))
-        check_light_room(self._parts.log.commit_log.lmq, header.b, (text.encode(),))
+        check_light_room(
+            self._parts.log.commit_log.lmq,
+            header.b,
+            (text.encode(),),
+            is_quota=self._lmq_quota,
+        )
         properties = len(text.encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._max_message_size:

@@ -21,10 +21,19 @@ from typing import Final, NamedTuple
 
 from broker.append.diverted_messages import asks_for_timer, delay_level, is_half
 from broker.append.send_properties import find_property, find_unique_key
-from broker.send.marks import DELAY, HALF, INNER, LIGHT, RESERVED, TIMER, marks_of
+from broker.send.lite_sends import names_of_sender
+from broker.send.marks import DELAY, HALF, INNER, LIGHT, LITE, RESERVED, TIMER, marks_of
+from broker.send.rewrites import REWRITES
 from broker.send.send_topic import TopicNature
 from broker.timer.timer_hook import TimerHook
 from remoting.errors import RequestError
+from remoting.lite_names import (
+    LITE_NAME_RULE,
+    LITE_TOPIC_PROPERTY,
+    MOST_LITE_NAME,
+    is_lite_name,
+    parse_lite_queue,
+)
 from remoting.response_code import ResponseCode
 from store.inner_batch import INNER_BATCH_FLAG, inner_batch_objection
 from store.lmq_dispatch import LmqDispatch, grown_size, named_queues
@@ -55,6 +64,7 @@ _LMQ_NUM_EXCEEDED: Final = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq "
     "consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
 )
+_LMQ_QUOTA_EXCEEDED: Final = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded."
 
 
 class Checked(NamedTuple):
@@ -94,6 +104,11 @@ class Rule:
     """It objects to no half message, whatever its sysFlag: the hot loop may take those."""
 
     @property
+    def is_of_light_queues(self) -> bool:
+        """Whether it looks at nothing but what names light queues."""
+        return bool(self.marks) and not (self.marks & ~(LIGHT | LITE) or self.flags)
+
+    @property
     def looks_at_all(self) -> bool:
         """Whether it depends on nothing but kind and topic."""
         return not (self.marks or self.flags)
@@ -126,8 +141,10 @@ def _reply_without_transaction(message: Checked, _: Circumstances) -> None:
 
 
 def _light_queues(message: Checked, _: Circumstances) -> None:
-    """Whether what a message names are light queues, in the words of RocketMQ's client."""
-    names = named_queues(message.text.encode())
+    """Whether what a message names are light queues, in the words of RocketMQ's client. Those of
+    lite topics are named by the broker: whoever may send to any topic could write to all of them.
+    """
+    names = names_of_sender(message.text, is_single=message.kind == SINGLE)
     if any("/" in name for name in names):
         raise _illegal(f"INNER_MULTI_DISPATCH {','.join(names)} can not contains / character")
     if wrong := [name for name in names if not is_lmq_name(name)]:
@@ -135,9 +152,27 @@ def _light_queues(message: Checked, _: Circumstances) -> None:
             f"the message is illegal: INNER_MULTI_DISPATCH names {wrong[0][:40]!a}, which is "
             "no light queue (%LMQ%, at most 127 bytes)"
         )
+    if forged := [name for name in names if parse_lite_queue(name) is not None]:
+        raise _illegal(
+            f"the message is illegal: INNER_MULTI_DISPATCH names {forged[0]!a}, the queue of a "
+            f"lite topic: send to its parent with the property {LITE_TOPIC_PROPERTY}"
+        )
 
 
-def _no_light_queues(_message: Checked, _: Circumstances) -> None:
+def _lite_topic(message: Checked, _: Circumstances) -> None:
+    lite = find_property(message.text, LITE_TOPIC_PROPERTY)
+    if lite and not is_lite_name(lite):
+        raise _illegal(
+            f"the message is illegal: {LITE_TOPIC_PROPERTY} {lite[:MOST_LITE_NAME]!a} is no name "
+            f"of a lite topic: {LITE_NAME_RULE}"
+        )
+
+
+def _no_light_queues(message: Checked, _: Circumstances) -> None:
+    if not named_queues(message.text.encode()) and not (
+        message.kind == SINGLE and find_property(message.text, LITE_TOPIC_PROPERTY)
+    ):
+        return
     raise _illegal(
         "the message is illegal: INNER_MULTI_DISPATCH in a topic with queue.type BatchCQ"
     )
@@ -216,7 +251,8 @@ RULES: Final = (
     Rule(BATCH, _batch_without_transaction, marks=HALF, flags=TRANSACTION_MASK),
     Rule(REPLY, _reply_without_transaction, marks=HALF, flags=TRANSACTION_MASK),
     Rule(_ANY, _light_queues, marks=LIGHT),
-    Rule(SINGLE | BATCH, _no_light_queues, marks=LIGHT, of_topic=_has_batch_queues),
+    Rule(SINGLE, _lite_topic, marks=LITE),
+    Rule(SINGLE | BATCH, _no_light_queues, marks=LIGHT | LITE, of_topic=_has_batch_queues),
     Rule(SINGLE | ITEM | REPLY, _inner_batch, marks=INNER, flags=INNER_BATCH_FLAG),
     Rule(BATCH, _inner_batch_of_batch, marks=INNER, flags=INNER_BATCH_FLAG),
     Rule(BATCH | ITEM | REPLY, _without_delay, marks=DELAY),
@@ -233,7 +269,7 @@ class SendRules:
     def __init__(self, circumstances: Circumstances, rules: Iterable[Rule] = RULES) -> None:
         self._circumstances = circumstances
         without_light = circumstances.lmq is None
-        used = [rule for rule in rules if not (without_light and rule.marks == LIGHT)]
+        used = [rule for rule in rules if not (without_light and rule.is_of_light_queues)]
         self._by_kind: Final = {
             kind: tuple(rule for rule in used if rule.kinds & kind) for kind in KINDS
         }
@@ -241,7 +277,8 @@ class SendRules:
             kind: RESERVED | _union(rule.marks for rule in self._by_kind[kind]) for kind in KINDS
         }
         """By kind: a message with one of these marks is left to the general path. RESERVED is the
-        border's."""
+        border's; single messages are also left that would be changed (rewrites.py)."""
+        self.left_marks[SINGLE] |= _union(row.marks for row in REWRITES)
         self.left_flags: Final = {
             kind: _union(rule.flags for rule in self._by_kind[kind]) for kind in KINDS
         }
@@ -303,10 +340,16 @@ def check_body(body_size: int, limit: int) -> None:
         )
 
 
-def check_light_room(lmq: LmqDispatch | None, topic: str, all_properties: Iterable[bytes]) -> None:
+def check_light_room(
+    lmq: LmqDispatch | None,
+    topic: str,
+    all_properties: Iterable[bytes],
+    *,
+    is_quota: bool = False,
+) -> None:
     """Whether the light queues that the records of one send name, or are sent to, can take them
-    all. topic, all_properties: as they will be stored. Raises RequestError with the words of
-    RocketMQ's broker."""
+    all. topic, all_properties: as they will be stored. is_quota: enableLmqQuota, 5.5's answer.
+    Raises RequestError with the words of RocketMQ's broker."""
     if lmq is None:
         return
     all_names = {topic} if is_lmq(topic) else set()
@@ -320,4 +363,6 @@ def check_light_room(lmq: LmqDispatch | None, topic: str, all_properties: Iterab
             )
         all_names.update(names)
     if all_names and not lmq.has_room(all_names):
+        if is_quota:
+            raise RequestError(ResponseCode.LMQ_QUOTA_EXCEEDED, _LMQ_QUOTA_EXCEEDED)
         raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)

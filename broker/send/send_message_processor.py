@@ -33,7 +33,7 @@ from broker.send.send_header import SendHeader, send_header_of
 from broker.send.send_records import SendRecords, StoredSend
 from broker.send.send_route import SendRoute
 from broker.send.send_settings import SendSettings
-from broker.send.send_topic import PeerHost, SendTopic
+from broker.send.send_topic import SendTopic
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import NewTopics
@@ -138,6 +138,7 @@ class SendMessageProcessor:
             self._placement,
             cluster_pair=self._cluster_pair,
             batch_limit=BATCH_GROWTH * settings.max_message_size,
+            lmq_quota=settings.lmq_quota,
         )
         self._waiters = waiters
         self._stats = stats
@@ -225,7 +226,7 @@ class SendMessageProcessor:
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
-            stored = self._records.of(request, header, topic, PeerHost.of(connection))
+            stored = self._records.of(request, header, topic, connection, mapped)
             topics = (header.b, stored.topic.name)
             if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None

@@ -26,13 +26,17 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import (
     append_pairs,
+    common_properties,
     find_property,
     find_unique_key,
     stored_properties,
     without_property,
 )
-from broker.send.marks import FIFO, WORDS
+from broker.send.lite_sends import with_lite_queue
+from broker.send.mapped_send import MappedSend
+from broker.send.marks import FIFO, marks_of, message_type
 from broker.send.placement import Placement
+from broker.send.rewrites import Sent, rewritten
 from broker.send.rules import (
     BATCH,
     BATCH_GROWTH,
@@ -52,6 +56,7 @@ from broker.topic.system_topics import (
     dlq_topic,
 )
 from broker.topic.table_protocols import FindGroup
+from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -114,31 +119,44 @@ class SendRecords:
         *,
         cluster_pair: str,
         batch_limit: int,
+        lmq_quota: bool = False,
     ) -> None:
         """cluster_pair: the property CLUSTER with its value. batch_limit: bytes that the records of
-        one batch may take."""
+        one batch may take. lmq_quota: enableLmqQuota."""
         self._log = commit_log
         self._find_group = find_group
         self._rules = rules
         self._placement = placement
         self._cluster_pair = cluster_pair
         self._batch_limit = batch_limit
+        self._lmq_quota = lmq_quota
 
     def of(
-        self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
+        self,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: SendTopic,
+        connection: Connection,
+        mapped: MappedSend | None,
     ) -> StoredSend:
-        """Build the records for `request`. Raises RequestError and StoreError; may modify the
-        header."""
+        """Build the records for `request`. mapped: of a static topic, whose logic queues may lie
+        with other brokers: none is taken for another. Raises RequestError and StoreError; may
+        modify the header."""
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
             # First of all: the rules are those of the topic that the message goes to.
             topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         kind = BATCH if header.is_batch else SINGLE
+        if kind == SINGLE:
+            sent = Sent(header.i, queue_id, topic.entry.name, topic.write_queues, mapped is None)
+            header.i, queue_id, *_ = rewritten(sent)
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
-        stored = self._stored(request, header, topic, queue_id, peer)
+        if self._log.lmq is not None and kind == SINGLE:
+            header.i = with_lite_queue(header.i, header.b)
+        stored = self._stored(request, header, topic, queue_id, PeerHost.of(connection))
         all_properties = (record.properties for record in stored.records)
-        check_light_room(self._log.lmq, stored.topic.name, all_properties)
+        check_light_room(self._log.lmq, stored.topic.name, all_properties, is_quota=self._lmq_quota)
         return stored
 
     def _stored(
@@ -150,14 +168,15 @@ class SendRecords:
         peer: PeerHost,
     ) -> StoredSend:
         sys_flag = self._sys_flag(header, topic, peer)
-        message_type = "fifo" if WORDS[FIFO] in header.i else "normal"
+        marks = marks_of(header.i)
+        counted_as = message_type(marks & FIFO if header.is_batch else marks)
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
         if header.is_batch and topic.nature.batch_queues and (key := find_unique_key(header.i)):
             record, messages = self._inner_batch(request, header, place, peer, topic.nature)
-            return StoredSend(topic.entry, [record], message_type, queue_id, messages, key)
+            return StoredSend(topic.entry, [record], counted_as, queue_id, messages, key)
         if header.is_batch:
             records = self._batch(request, header, place, peer, topic.nature)
-            return StoredSend(topic.entry, records, message_type, queue_id, len(records))
+            return StoredSend(topic.entry, records, counted_as, queue_id, len(records))
         diversion = self._placement.divert(header.i, place)
         if diversion is None:
             body: Buffer = request.body
@@ -165,10 +184,10 @@ class SendRecords:
                 body = self._counted_body(request, header, sys_flag, topic.nature)
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
             record = _record(header, place, peer, header.h, body)
-            return StoredSend(topic.entry, [record], message_type, queue_id)
-        message_type = "delay" if diversion.topic in _DELAYED else "transaction"
+            return StoredSend(topic.entry, [record], counted_as, queue_id)
+        counted_as = "delay" if diversion.topic in _DELAYED else "transaction"
         record = _record(header, diversion, peer, header.h, request.body)
-        return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
+        return StoredSend(self._log.topic(diversion.topic), [record], counted_as, queue_id)
 
     def _retry_or_dlq(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
@@ -201,7 +220,7 @@ class SendRecords:
         peer: PeerHost,
         nature: TopicNature,
     ) -> list[Record]:
-        common = append_pairs(header.i, self._cluster_pair)
+        common = common_properties(header.i, self._cluster_pair)
         self._check_growth(request.body, place, len(common.encode()))
         shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []

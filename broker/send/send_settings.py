@@ -17,6 +17,8 @@ class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_slave: bool
     """For the life of this process. Where the role may change, the append queue refuses."""
     max_delay_level: int
+    lmq_quota: bool = False
+    """enableLmqQuota: how one light queue too many is answered."""
     recall_by_property: bool = False
     """recallByPropertyEnable."""
     reject_transactions: str = ""

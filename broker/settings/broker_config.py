@@ -223,6 +223,14 @@ class BrokerConfig:
         "of the embedded name server: show an acting slave as its group's id 0 in routes")
     notify_min_broker_id_changed: bool = setting(False,
         "of the embedded name server: tell brokers when their group's smallest id changes")
+    enable_split_metadata: bool = setting(True,
+        "answer 21 and 201 page by page to peers that ask so (5.5)", changeable=AFTER_RESTART)
+    split_metadata_size: int = setting(2000,
+        "topics or groups of such a page at most", ge=1, changeable=AFTER_RESTART)
+    batch_delete_topic_max_rate: float = setting(10.0,
+        "topics a second that a list of them (5002) deletes; 0: all at once", ge=0, changeable=NOW)
+    batch_delete_subscription_group_max_rate: float = setting(10.0,
+        "the same of groups (5003)", ge=0, changeable=NOW)
     # Pop consumption.
     revive_queue_num: int = setting(8,
         "queues of the topic of pop's check points and acks", ge=1, le=998)
@@ -239,6 +247,15 @@ class BrokerConfig:
         "pops of one queue by one group that are open at a time", ge=1)
     pop_from_retry_probability: int = setting(20,
         "% of pops that look into the retry topic first", ge=0, le=100)
+    pop_from_retry_probability_for_priority: int = setting(0,
+        "the same of pops of a PRIORITY topic that begin with its highest queue", ge=0, le=100,
+        changeable=NOW)
+    priority_order_asc: bool = setting(True,
+        "pops look into a topic's queues from the highest id down, so that a higher priority comes "
+        "first; false: from the lowest up, and 0 comes first", changeable=NOW)
+    use_separate_retry_queue: bool = setting(False,
+        "pop's retry topics have as many queues as their topic: a retried message keeps its "
+        "priority", changeable=NOW)
     enable_retry_topic_v2: bool = setting(False,
         "name pop's retry topics %RETRY%group+topic instead of %RETRY%group_topic")
     retrieve_message_from_pop_retry_topic_v1: bool = setting(True,
@@ -256,6 +273,12 @@ class BrokerConfig:
     pop_polling_map_size: int = setting(100_000,
         "groups and queues that requests may wait for", ge=1)
     max_pop_polling_size: int = setting(100_000, "waiting pops, and notifications", ge=1)
+    use_message_filter_for_notification: bool = setting(True,
+        "tell a group that there is something to pop (200054) only if its filter takes it",
+        changeable=NOW)
+    max_message_filter_num_for_notification: int = setting(64,
+        "and if fewer messages than this are left; more are told unread", ge=0, le=800,
+        changeable=NOW)
     enable_notify_after_pop_order_lock_release: bool = setting(True,
         "wake a waiting ordered pop when the queue is free again", changeable=NOW)
     revive_interval: int = setting(100,
@@ -293,6 +316,33 @@ class BrokerConfig:
     use_server_side_reset_offset: bool = setting(False,
         "a reset of a group's offsets (222) is stored here and passed to the next pulls, as 5.3 "
         "does by default; without it the group's members are notified (220)", changeable=NOW)
+    max_lite_subscription_count: int = setting(100_000,
+        "subscriptions of lite topics by clients, and those clients, at a time", ge=1,
+        changeable=NOW)
+    max_client_event_count: int = setting(100,
+        "lite topics with something for one client, before another of its group is preferred; of "
+        "groups without lite.sub.client.max.event.cnt", ge=1, changeable=NOW)
+    lite_event_check_interval: int = setting(10_000,
+        "how often it is looked for clients that fetch nothing of their lite topics", unit="ms",
+        ge=100)
+    lite_subscription_check_interval: int = setting(120_000,
+        "how often it is looked for clients that do not repeat their subscriptions", unit="ms",
+        ge=100)
+    lite_subscription_check_timeout_mills: int = setting(180_000,
+        "how long such a client keeps them", unit="ms", ge=1_000, changeable=NOW)
+    lite_ttl_check_interval: int = setting(120_000,
+        "how often lite topics whose lite.topic.expiration is over are deleted", unit="ms", ge=100)
+    min_lite_ttl: int = setting(900_000,
+        "no lite topic is deleted sooner after its last message, or after a start", unit="ms",
+        ge=0, key="minLiteTTl", changeable=NOW)
+    lite_lag_count_metrics_enable: bool = setting(False,
+        "rocketmq_consumer_lag_messages has the sums of lite groups", changeable=NOW)
+    lite_lag_latency_metrics_enable: bool = setting(False,
+        "rocketmq_consumer_lag_latency has lite groups", changeable=NOW)
+    lite_lag_latency_collect_enable: bool = setting(False,
+        "mqadmin getLiteGroupInfo shows the lite topics whose oldest message waits longest",
+        changeable=NOW)
+    lite_lag_latency_top_k: int = setting(50, "most of these", ge=1, changeable=NOW)
     enable_lmq_stats: bool = setting(False,
         "with enableLmq: keep statistics for each light queue and group, not for all together",
         changeable=AFTER_RESTART)
@@ -301,6 +351,11 @@ class BrokerConfig:
     config_black_list: str = setting("configBlackList;brokerConfigPath",
         "keys that request 25 must not change, separated by ';'")
     # fmt: on
+
+    @property
+    def page_limit(self) -> int:
+        """Names of a page of topics or groups at most (processor/table_pages.py); 0: no pages."""
+        return self.split_metadata_size if self.enable_split_metadata else 0
 
     @property
     def begins_isolated(self) -> bool:

@@ -10,7 +10,7 @@ what is being put into them now, never for another broker.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI, TimerCheckPointAnswer
@@ -21,6 +21,7 @@ from broker.slave.topic_group_synchronize import TopicGroupSynchronize, vip_addr
 from ha.control_slots import MASTER_LINKED
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 
 
@@ -34,11 +35,13 @@ class CopiedTables(BrokerOuterAPI):
         self.master: str | None = None
         """Who may be copied now; changed under the lock."""
 
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+    def get_page(
+        self, broker: str, code: RequestCode, fields: Mapping[str, str], timeout_ms: int
+    ) -> RemotingCommand | None:
         """See BrokerOuterAPI. Raises BrokerAnswerError if it is not our master any more."""
         self.lock.release()
         try:
-            return super().get_table(broker, code, timeout_ms)
+            return super().get_page(broker, code, fields, timeout_ms)
         finally:
             self._take_lock(broker)
 

@@ -21,7 +21,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.json_config_manager import parse_object
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
+from broker.offset.consumer_offset_manager import (
+    TOPIC_GROUP_SEPARATOR,
+    ConsumerOffsetManager,
+    parse_offset_table,
+    parse_pull_offset_table,
+)
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.slave.cut_log import CutLog
 from broker.slave.remote_log import fetch_log_end
@@ -75,9 +80,21 @@ class OffsetSynchronize:
         body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
         if body is None and self._cut_log.objection is None:
             return None
-        table = {} if body is None else parse_offset_table(parse_object(body))
+        tree = {"offsetTable": {}} if body is None else parse_object(body)
+        table, pulled = parse_offset_table(tree), parse_pull_offset_table(tree)
         topics, groups = self._known.known_topics.gone.copy(), self._known.known_groups.gone.copy()
-        return self._await(master, lambda: self._take_consumer_offsets(table, topics, groups))
+
+        def take() -> None:
+            self._take_pull_offsets(pulled)
+            self._take_consumer_offsets(table, topics, groups)
+
+        return self._await(master, take)
+
+    def _take_pull_offsets(self, table: dict[str, dict[int, int]]) -> None:
+        for key, queues in table.items():
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            for queue_id, offset in queues.items():
+                self._offsets.commit_pull_offset(group, topic, queue_id, offset)
 
     def _take_consumer_offsets(
         self, table: dict[str, dict[int, int]], topics: set[str], groups: set[str]

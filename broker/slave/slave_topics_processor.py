@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.mq_version import V5_3_1, V5_3_3
@@ -26,19 +27,22 @@ _READ_AS_CHANGES: Final = range(V5_3_1 + 1, V5_3_3 + 1)
 class SlaveTopicsProcessor(TableProcessor):
     """Code 21; the table is thread-safe."""
 
-    def __init__(self, whole_table: Callable[[], TopicConfigSerializeWrapper]) -> None:
+    def __init__(
+        self, whole_table: Callable[[], TopicConfigSerializeWrapper], pages: TablePages
+    ) -> None:
         """whole_table: the topic table and its data version (TopicConfigManager.wrapper)."""
         super().__init__({RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config})
         self._whole_table = whole_table
+        self._pages = pages
 
     def get_all_topic_config(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """21: the whole table."""
-        wrapper = self._whole_table()
+        """21: the table, or a page of it."""
+        wrapper, fields = self._pages.of_topics(self._whole_table(), request.ext_fields)
         if request.version in _READ_AS_CHANGES:
             wrapper = _as_changes(wrapper)
-        return request.response(ResponseCode.SUCCESS, None, {}, wrapper.to_json_bytes())
+        return request.response(ResponseCode.SUCCESS, None, fields, wrapper.to_json_bytes())
 
 
 def _as_changes(wrapper: TopicConfigSerializeWrapper) -> TopicConfigSerializeWrapper:

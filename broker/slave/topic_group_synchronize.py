@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.json_config_manager import parse_object
 from broker.out.broker_outer_api import BrokerAnswerError
+from broker.slave.paged_tables import GROUPS, TOPICS, Tree, fetch_table
 from broker.slave.remote_log import fetch_log_end
 from broker.slave.sync_status import TIMEOUT_MS, TROUBLE, SlaveSyncError, save_copied
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -28,7 +28,6 @@ from ipc.command_channel import CommandError
 from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.errors import RemotingError
-from remoting.request_code import RequestCode
 from store.control_slots import DISPATCHED_OFFSET
 
 if TYPE_CHECKING:
@@ -105,11 +104,10 @@ class TopicGroupSynchronize:
 
     def sync_topics(self, master: str) -> None:
         """Copy the topics (21) of the master at "ip:port". Raises one of TROUBLE."""
-        body = self._get_topics(master)
-        if body is not None:
-            tree = parse_object(body)
+        tree = self._get_topics(master)
+        if tree is not None:
             if not tree.get("topicConfigTable") or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} sent no topics or no data version: {body[:80]!r}")
+                raise ValueError(f"{master} sent no topics or no data version: {tree!r:.80}")
             self._take_topics(TopicConfigSerializeWrapper.from_json(tree))
         # In this order: after a crash in between, the file still lists the deleted topics, and
         # the next run logs that the master does not have them.
@@ -134,16 +132,15 @@ class TopicGroupSynchronize:
         }
         self._queues_to_delete = dict.fromkeys(deleted - names) | waiting
 
-    def _get_topics(self, master: str) -> bytes | None:
+    def _get_topics(self, master: str) -> Tree | None:
         """Fetch from the VIP port, where 21 is not queued behind sends; else from the main port."""
-        code = RequestCode.GET_ALL_TOPIC_CONFIG
         vip = vip_address(master)
         if vip is not None:
             try:
-                return self._api.get_table(vip, code, TIMEOUT_MS)
+                return fetch_table(self._api, vip, TOPICS)
             except (RemotingError, BrokerAnswerError) as error:
                 log.debug("master %s: no topics from its VIP port: %s", master, error)
-        return self._api.get_table(master, code, TIMEOUT_MS)
+        return fetch_table(self._api, master, TOPICS)
 
     def _delete_queues(self, master: str) -> list[str]:
         """Delete the queues of deleted topics, after the table has changed and all their records
@@ -185,11 +182,10 @@ class TopicGroupSynchronize:
 
     def sync_groups(self, master: str) -> None:
         """Copy the consumer groups (201). Raises one of TROUBLE."""
-        body = self._api.get_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TIMEOUT_MS)
-        if body is not None:
-            tree = parse_object(body)
+        tree = fetch_table(self._api, master, GROUPS)
+        if tree is not None:
             if tree.get("subscriptionGroupTable") is None or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} sent no groups or no data version: {body[:80]!r}")
+                raise ValueError(f"{master} sent no groups or no data version: {tree!r:.80}")
             wrapper = SubscriptionGroupWrapper.from_json(tree)
             vanished = self._groups.replace_all(wrapper)
             names = set(wrapper.subscription_group_table)

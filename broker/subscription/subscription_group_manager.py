@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from broker.json_config_manager import VersionedConfigManager
 from broker.settings.broker_config import BrokerConfig
-from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group, retry_topic
-from broker.topic.topic_attributes import altered_of_group
+from broker.subscription.group_attributes import altered_of_group
+from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group
 from ipc.clock import Clock
 from remoting.body.subscription_group_config import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-from remoting.resource_names import TOPIC_MAX_LENGTH, is_legal_group, is_legal_topic
+from remoting.resource_names import is_legal_group
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,6 @@ class SubscriptionGroupManager(VersionedConfigManager):
             made = self._table[group] = SubscriptionGroupConfig(group_name=group)
             self._next_version()
         log.info("group %s: created with defaults", group)
-        _warn_without_retry(group)
         self.save_soon()
         return made
 
@@ -108,7 +107,7 @@ class SubscriptionGroupManager(VersionedConfigManager):
     def update(self, *wanted: SubscriptionGroupConfig) -> bool:
         """Create or replace groups (200, 225); False if not saved yet.
 
-        Their attributes are signed changes to those of each group, and 5.3.3 defines none. Raises
+        Their attributes are signed changes to those of each group (group_attributes). Raises
         RequestError, in which case no group is changed.
         """
         with self._lock:
@@ -119,8 +118,6 @@ class SubscriptionGroupManager(VersionedConfigManager):
                 self._next_version()
         for before, config in zip(old, new, strict=True):
             log.info("group %s: old %s, new %s", config.group_name, before, config)
-            if before is None:
-                _warn_without_retry(config.group_name)
         self.mark_changed()
         return self.save_if_changed()
 
@@ -249,16 +246,3 @@ def _altered(
         return replace(wanted, attributes=old.attributes or wanted.attributes) if old else wanted
     current = None if old is None else old.attributes or {}
     return replace(wanted, attributes=altered_of_group(current, wanted.attributes))
-
-
-def _warn_without_retry(group: str) -> None:
-    topic = retry_topic(group)
-    if not is_legal_topic(topic):
-        log.warning(
-            "group %s: has no retry topic, since %s would have %s characters (limit %s): what its "
-            "consumers send back is refused, and they consume it again themselves",
-            group,
-            topic,
-            len(topic),
-            TOPIC_MAX_LENGTH,
-        )

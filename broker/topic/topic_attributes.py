@@ -2,9 +2,12 @@
 
 Pure, any thread. A change is text like `+message.type=FIFO,-reserve.time`; a topic stores its
 attributes without signs. Rules and remarks are those of AttributeParser, AttributeUtil and
-TopicAttributes of RocketMQ 5.3.3. cleanup.policy (docs/compaction.md) and queue.type say how a
-topic is stored, and COMPACTION with BatchCQ is refused; message.type is used by proxies only, as in
-RocketMQ. Groups have attributes, too, by the same rules, but none is defined.
+TopicAttributes of RocketMQ 5.5.0. cleanup.policy (docs/compaction.md) and queue.type say how a
+topic is stored, and COMPACTION with BatchCQ is refused; message.type is used by proxies, and by
+pops of a topic of PRIORITY messages (docs/pop.md); lite.topic.expiration by lite topics. Groups
+have attributes by the same rules (broker/subscription/group_attributes.py).
+
+Tested by tests/broker/topic/test_topic_attributes.py.
 """
 
 from __future__ import annotations
@@ -26,13 +29,16 @@ _BOTH: Final = (
 )
 
 
-class _Attribute(NamedTuple):
+class Attribute(NamedTuple):
+    """What a name of an attribute may be given."""
+
     changeable: bool
     verify: Callable[[str], None]
+    """Raises RequestError for a value that it cannot have."""
 
 
-def _one_of(*values: str) -> Callable[[str], None]:
-    """values: in the order in which Java prints its set."""
+def one_of(*values: str) -> Callable[[str], None]:
+    """An enum. values: in the order in which Java prints its set."""
 
     def verify(value: str) -> None:
         if value not in values:
@@ -41,24 +47,29 @@ def _one_of(*values: str) -> Callable[[str], None]:
     return verify
 
 
-def _number_from(least: int) -> Callable[[str], None]:
+def number_in(least: int, most: int = _MAX_LONG) -> Callable[[str], None]:
+    """A long in a range, both ends included."""
+
     def verify(value: str) -> None:
         number = int(value) if _LONG.fullmatch(value) and len(value) <= 20 else None
         if number is None or not -_MAX_LONG - 1 <= number <= _MAX_LONG:
             raise _error(f'For input string: "{value}"')
-        if number < least:
-            raise _error(f"value is not in range({least}, {_MAX_LONG})")
+        if not least <= number <= most:
+            raise _error(f"value is not in range({least}, {most})")
 
     return verify
 
 
-_ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
-    "message.type": _Attribute(
-        True, _one_of("UNSPECIFIED", "TRANSACTION", "FIFO", "MIXED", "DELAY", "NORMAL")
+_PRIORITY: Final = "PRIORITY"
+_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
+    "message.type": Attribute(
+        True,
+        one_of("UNSPECIFIED", "MIXED", "TRANSACTION", _PRIORITY, "FIFO", "DELAY", "LITE", "NORMAL"),
     ),
-    "cleanup.policy": _Attribute(False, _one_of("DELETE", "COMPACTION")),
-    "queue.type": _Attribute(False, _one_of("SimpleCQ", "BatchCQ")),
-    "reserve.time": _Attribute(True, _number_from(-1)),
+    "cleanup.policy": Attribute(False, one_of("DELETE", "COMPACTION")),
+    "queue.type": Attribute(False, one_of("SimpleCQ", "BatchCQ")),
+    "reserve.time": Attribute(True, number_in(-1)),
+    "lite.topic.expiration": Attribute(True, number_in(-1, 30 * 24 * 60)),
 }
 
 
@@ -93,7 +104,7 @@ def check_message_type(changes: Mapping[str, str] | None, *, enable_mixed: bool)
 def altered(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
-    known: Mapping[str, _Attribute] = _ATTRIBUTES,
+    known: Mapping[str, Attribute] = _ATTRIBUTES,
 ) -> dict[str, str]:
     """The attributes after `changes`. current: None for a new topic or group.
 
@@ -116,13 +127,6 @@ def altered(
     return result
 
 
-def altered_of_group(
-    current: Mapping[str, str] | None, changes: Mapping[str, str]
-) -> dict[str, str]:
-    """As `altered`, for a consumer group."""
-    return altered(current, changes, known={})
-
-
 def _check_sign(signed: str, current: Mapping[str, str] | None) -> None:
     sign, name = signed[0], signed[1:]
     if current is None and sign != "+":
@@ -137,7 +141,7 @@ def _alter(
     result: dict[str, str],
     signed: str,
     value: str,
-    known: Mapping[str, _Attribute],
+    known: Mapping[str, Attribute],
     *,
     is_new: bool,
 ) -> None:
@@ -158,6 +162,11 @@ def is_compaction(attributes: Mapping[str, str] | None) -> bool:
     """Whether a topic keeps the newest message of each key (cleanup.policy=COMPACTION), which one
     with batch consume queues never does."""
     return attributes is not None and _is(attributes, _COMPACTION) and not _is(attributes, _BATCH)
+
+
+def has_priorities(attributes: Mapping[str, str] | None) -> bool:
+    """Whether a topic is one of PRIORITY messages."""
+    return attributes is not None and attributes.get("message.type") == _PRIORITY
 
 
 def unsupported(attributes: Mapping[str, str] | None) -> list[str]:

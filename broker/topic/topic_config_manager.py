@@ -31,16 +31,14 @@ from broker.topic.system_topics import (
     SystemTopics,
     check_send_allowed,
     is_internal_topic,
-    revive_topic,
 )
 from broker.topic.topic_attributes import altered, is_compaction, unsupported
 from ipc.clock import Clock
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
-from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.resource_names import (
     LEGAL_CHARACTERS,
-    POP_RETRY_TOPIC_MAX_LENGTH,
+    RETRY_TOPIC_MAX_LENGTH,
     TOPIC_MAX_LENGTH,
     is_legal_pop_retry_topic,
     is_legal_topic,
@@ -158,7 +156,7 @@ class TopicConfigManager(VersionedConfigManager):
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self.config.broker_ip1}] sending message is forbidden",
             )
-        validate_topic(topic)
+        validate_topic(topic, self.retry_limit)
         check_send_allowed(topic)
         found = self._table.get(topic)
         if found is None:
@@ -198,17 +196,17 @@ class TopicConfigManager(VersionedConfigManager):
         found = self._table.get(topic)
         if found is not None and self._is_storable(topic):
             return found
-        validate_topic(topic)
+        validate_topic(topic, self.retry_limit)
         return self._create(topic, queue_nums, perm, sys_flag)
 
-    def create_pop_retry(self, topic: str) -> TopicConfig | None:
-        """As `create`, for a retry topic of pops: one queue; its name may have the "+" of V2, and
-        be as long as `pop_retry_limit`."""
+    def create_pop_retry(self, topic: str, queue_nums: int = 1) -> TopicConfig | None:
+        """As `create`, for a retry topic of pops, which gets `queue_nums` queues at least; its name
+        may have the "+" of V2."""
         found = self._table.get(topic)
         if found is not None and self._is_storable(topic):
-            return found
-        if not is_legal_pop_retry_topic(topic, self.pop_retry_limit):
-            validate_topic(topic.replace("+", "_", 1))
+            return self.grow(topic, queue_nums)
+        if not is_legal_pop_retry_topic(topic, self.retry_limit):
+            validate_topic(topic.replace("+", "_", 1), self.retry_limit)
         if len(topic) > TOPIC_MAX_LENGTH:
             log.info(
                 "topic %s: records of its %s characters have version 2, which RocketMQ 4.9 takes "
@@ -216,17 +214,17 @@ class TopicConfigManager(VersionedConfigManager):
                 topic,
                 len(topic),
             )
-        return self._create(topic, 1, PERM_READ_WRITE, 0)
+        return self._create(topic, queue_nums, PERM_READ_WRITE, 0)
 
     def can_be_pop_retry(self, topic: str) -> bool:
         """Whether `create_pop_retry` finds or creates a topic of this name."""
         known = topic in self._table and self._is_storable(topic)
-        return known or is_legal_pop_retry_topic(topic, self.pop_retry_limit)
+        return known or is_legal_pop_retry_topic(topic, self.retry_limit)
 
     @property
-    def pop_retry_limit(self) -> int:
-        """Most characters of a pop retry topic's name."""
-        return POP_RETRY_TOPIC_MAX_LENGTH if self._writes_v2 else TOPIC_MAX_LENGTH
+    def retry_limit(self) -> int:
+        """Most characters of a retry or dead-letter topic's name."""
+        return RETRY_TOPIC_MAX_LENGTH if self._writes_v2 else TOPIC_MAX_LENGTH
 
     def _is_storable(self, topic: str) -> bool:
         return is_storable(topic, writes_v2=self._writes_v2)
@@ -297,18 +295,22 @@ class TopicConfigManager(VersionedConfigManager):
             self.mark_changed()
         return template
 
-    def count_revive_queues(self) -> int:
-        """How many queues the revive topic has had at most: reviveQueueNum may have been lowered
-        while check points wait in those above it. To be called once, after `load`."""
-        name, count = revive_topic(self.config.broker_cluster_name), self.config.revive_queue_num
+    def grow(self, topic: str, queue_nums: int) -> TopicConfig | None:
+        """Let a topic have `queue_nums` queues at least, and return it; None: it does not exist."""
         with self._lock:
-            found = self._table[name]
-            if found.read_queue_nums >= count:
-                return min(found.read_queue_nums, POP_ORDER_REVIVE_QUEUE)
-            self._table[name] = replace(found, read_queue_nums=count, write_queue_nums=count)
+            found = self._table.get(topic)
+            if found is None or min(found.read_queue_nums, found.write_queue_nums) >= queue_nums:
+                return found
+            grown = self._table[topic] = replace(
+                found,
+                read_queue_nums=max(found.read_queue_nums, queue_nums),
+                write_queue_nums=max(found.write_queue_nums, queue_nums),
+            )
             self._next_version()
+        log.info("topic %s: old %s, new %s", topic, found, grown)
         self.save_soon()
-        return count
+        self._notify(TopicChange.NONE, None)
+        return grown
 
     # -- changing and deleting ---------------------------------------------------------------------
 
@@ -478,7 +480,11 @@ class TopicConfigManager(VersionedConfigManager):
             if lacking := unsupported(config.attributes):
                 log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
         names = wrapper.topic_config_table
-        if odd := [n for n in names if not is_legal_topic(n) and not self.can_be_pop_retry(n)]:
+        if odd := [
+            n
+            for n in names
+            if not is_legal_topic(n, self.retry_limit) and not self.can_be_pop_retry(n)
+        ]:
             log.warning(
                 "topics %s: their names violate RocketMQ's rule (%s, at most %s characters): "
                 "stored messages can be read, sends are refused",

@@ -22,7 +22,12 @@ from typing import Final, NamedTuple
 from broker.append.diverted_messages import home_of
 from broker.client.broker2client import Broker2Client
 from broker.metrics.transaction_metrics import TransactionMetrics
-from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from broker.topic.system_topics import (
+    PERM_READ_WRITE,
+    ROCKSDB_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+)
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
@@ -140,11 +145,25 @@ class TransactionalMessageService:
         if not self._bridge.read_ops():
             return False
         self._position = self._bridge.half_offset()
+        self._warn_of_others()
         try:
             self._find_waiting(is_stopped)
         except StoreError as error:
             log.error("transactions: it is not known which halves wait: %s", error)
         return True
+
+    def _warn_of_others(self) -> None:
+        """Halves that a 5.5 broker kept in RocksDB: which of them have ended is known only there.
+        (Without transRocksDBEnable, its default, there is none.)"""
+        low, high = self._bridge.offsets(ROCKSDB_HALF_TOPIC)
+        if high > low:
+            log.warning(
+                "transactions: %s half messages in %s, stored by a RocketMQ broker with "
+                "transRocksDBEnable=true, are not checked here: one that was not committed before "
+                "never will be. To have them ended, let that broker finish them first",
+                high - low,
+                ROCKSDB_HALF_TOPIC,
+            )
 
     def _find_waiting(self, is_stopped: Callable[[], bool]) -> None:
         bridge = self._bridge
@@ -261,11 +280,11 @@ class TransactionalMessageService:
         ):
             return _Step(_Verdict.DISCARD, half, half.properties, original)
         immunity_s = number_in(half, CHECK_IMMUNITY)
-        if immunity_s is not None and age_ms < self._immunity_ms(immunity_s):
+        if immunity_s is not None and age_ms <= self._immunity_ms(immunity_s):
             first = half.queue_offset if original is None else original
             renewed = with_number(half, PREPARED_QUEUE_OFFSET, first)
             return _fitting(_Step(_Verdict.RENEW, half, renewed, original))
-        if immunity_s is None and 0 <= age_ms < self._settings.time_out_ms:
+        if immunity_s is None and 0 <= age_ms <= self._settings.time_out_ms:
             return _Step(_Verdict.LATER, half, half.properties, original)
         return _fitting(_Step(_Verdict.CHECK, half, properties, original))
 

@@ -6,6 +6,7 @@ Tested by tests/broker/wiring/test_routes.py.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.acl.access import Access
@@ -49,6 +50,10 @@ class AdminProcessors:
     access: Access
     outside: Outside
     audit: AdminAudit
+    serves: Callable[[], bool]
+    """Whether the broker is not stopping."""
+    end_lite_group: Callable[[str, str], None]
+    """(group, parent): a lite group was deleted."""
 
     def build(
         self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
@@ -70,7 +75,11 @@ class AdminProcessors:
                 commands=self.store.store_commands,
             ),
             AdminAclProcessor(self.access.manager, identity),
-            AdminModeProcessor(self.resources.clock.monotonic_ms, self.outside.member_commands),
+            AdminModeProcessor(
+                self.resources.clock.monotonic_ms,
+                self.outside.member_commands,
+                has_timers=self.resources.options.store.timer_wheel_enable,
+            ),
             replication.processor,
             replication.damage_repair.processor,
             self._of_metrics(),
@@ -98,17 +107,19 @@ class AdminProcessors:
         progress = ConsumeProgress(
             clock, tables.consumers, tables.offsets, store, tables.mappings.table
         )
+        topics = AdminTopicProcessor(
+            self.resources.options.broker,
+            topics=tables.topics,
+            mappings=tables.mappings,
+            consumer_offsets=tables.offsets,
+            store=store,
+            commands=self.store.store_commands,
+            stats=self.statistics.manager,
+            is_slave=self._is_slave,
+        )
+        topics.serves = self.serves
         return (
-            AdminTopicProcessor(
-                self.resources.options.broker,
-                topics=tables.topics,
-                mappings=tables.mappings,
-                consumer_offsets=tables.offsets,
-                store=store,
-                commands=self.store.store_commands,
-                stats=self.statistics.manager,
-                is_slave=self._is_slave,
-            ),
+            topics,
             AdminQueueProcessor(store, tables.consumers, tables.filters.find),
             AdminOffsetProcessor(
                 identity.broker_addr,
@@ -129,16 +140,19 @@ class AdminProcessors:
 
     def _of_groups(self, clients: Broker2Client) -> tuple[TableProcessor, ...]:
         broker, tables = self.resources.options.broker, self.tables
+        groups = AdminGroupProcessor(
+            broker,
+            groups=tables.groups,
+            consumers=tables.consumers,
+            producers=tables.producers,
+            consumer_offsets=tables.offsets,
+            stats=self.statistics.manager,
+            is_slave=self._is_slave,
+            end_lite_group=self.end_lite_group,
+        )
+        groups.serves = self.serves
         return (
-            AdminGroupProcessor(
-                broker,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                producers=tables.producers,
-                consumer_offsets=tables.offsets,
-                stats=self.statistics.manager,
-                is_slave=self._is_slave,
-            ),
+            groups,
             AdminResetProcessor(
                 broker.broker_name,
                 clients,

@@ -72,7 +72,7 @@ class MessageServices:
         self._role = resources.role
         self._clock = resources.clock
         self._page = resources.page
-        self._loop = loop
+        self.loop = loop
         self._store = store
         self._tables = tables
         self._stats = statistics.hot_path
@@ -157,8 +157,8 @@ class MessageServices:
         if self._role.is_slave or self._delivers:
             return False
         self._delivers = True
-        self._schedule.start(self._loop)
-        self.timers.start(self._loop)
+        self._schedule.start(self.loop)
+        self.timers.start(self.loop)
         return True
 
     def follow(self) -> None:
@@ -228,7 +228,7 @@ class MessageServices:
     def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
         new_topics = NewTopics(
             register_new,
-            self._loop.call_soon_threadsafe,
+            self.loop.call_soon_threadsafe,
             capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
         self._tables.topics.add_listener(new_topics.on_topic_change)
@@ -254,7 +254,7 @@ class MessageServices:
                 topics=self._tables.topics,
                 find_group=self._tables.groups.find_or_create,
                 stats=self._stats,
-                on_loop=self._loop.call_soon_threadsafe,
+                on_loop=self.loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
                 rights=self._rights,
                 is_compacted=self._is_compacted,
@@ -279,7 +279,7 @@ class MessageServices:
                 call_client=self._calls.call_client,
                 stats=self._stats,
                 clock=self._clock,
-                on_loop=self._loop.call_soon_threadsafe,
+                on_loop=self.loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
                 stores_replies=lambda: broker.store_reply_message_enable and not role.is_slave,
                 store_host=f"{broker.broker_ip1}:{self._options.server.listen_port}",

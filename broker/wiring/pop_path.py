@@ -36,8 +36,10 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from store.lmq_places import LMQ_QUEUE_ID
 from store.stored_units import CQ_UNIT
 
 _CLEAN_MS: Final = 30_000
@@ -107,7 +109,7 @@ class PopPath:
         self.ack: Final = AckMessageProcessor(
             acks, self._queues, tables.offsets, order, waiters, stats
         )
-        self._change = ChangeInvisibleTimeProcessor(
+        self.change: Final = ChangeInvisibleTimeProcessor(
             self.buffer,
             acks,
             self._queues,
@@ -120,7 +122,7 @@ class PopPath:
     @property
     def processors(self) -> tuple[TableProcessor, ...]:
         """Of the codes of pop."""
-        return self.pop, self.ack, self._change
+        return self.pop, self.ack, self.change
 
     # -- life (loop thread) --------------------------------------------------------------------
 
@@ -130,13 +132,22 @@ class PopPath:
         if self._role.is_slave:
             self._journal.remove()
         else:
-            self.revive_queues = self._tables.topics.count_revive_queues()
+            self.revive_queues = self._count_revive_queues()
             self.use(self._options)
             self.buffer.recover(self._store.log.position, self._store.log.next_offset)
 
+    def _count_revive_queues(self) -> int:
+        """How many the revive topic has had at most: reviveQueueNum may have been lowered while
+        check points wait in those above it."""
+        settings = self._options.broker
+        name = revive_topic(settings.broker_cluster_name)
+        topic = self._tables.topics.grow(name, settings.revive_queue_num)
+        assert topic is not None, "built in"
+        return min(topic.read_queue_nums, POP_ORDER_REVIVE_QUEUE)
+
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
-        self.pop.is_held = False
+        self.pop.admission.is_held = False
         if self._serves:
             self.buffer.on_work()
             return
@@ -249,6 +260,10 @@ class PopPath:
             return False
         phy_offset, _size, _tags = CQ_UNIT.unpack(unit)
         return bool(self._log_end() - phy_offset <= self._store.memory_limit)
+
+    def is_young(self, lmq: str) -> bool:
+        """Whether a light queue's first message is so near the log's end."""
+        return self._is_in_memory(lmq, LMQ_QUEUE_ID, 0)
 
     def _is_known(self, topic: str, group: str) -> bool:
         return self._tables.topics.find(topic) is not None and (

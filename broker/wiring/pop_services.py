@@ -36,6 +36,7 @@ from broker.processor.table_processor import TableProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.system_topics import revive_topic
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.lite_services import LiteServices
 from broker.wiring.message_services import MessageServices
 from broker.wiring.pop_path import PopPath
 from broker.wiring.process_resources import ProcessResources
@@ -98,13 +99,25 @@ class PopServices:
             stats,
             _polling_limits(self._options),
             RequestClock(self._clock.now_ms, self._clock.monotonic_ms),
+            self.path.reader,
+            self._options.broker,
             hold_rights,
         )
         self._peek = PeekMessageProcessor(
             self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats
         )
         self._polling_info = PollingInfoProcessor(self._check, self._waiters.polling_num)
-        self.path.pop.is_held = self._options.broker.begins_isolated
+        self.path.pop.admission.is_held = self._options.broker.begins_isolated
+        self.lite: Final = LiteServices(
+            resources,
+            store,
+            tables,
+            messages.loop,
+            stats,
+            self.path,
+            _polling_limits(self._options),
+            hold_rights,
+        )
         self._progress = ReviveProgress(
             self._options.store.pop_revive_progress_path,
             read_boot_id(),
@@ -115,11 +128,13 @@ class PopServices:
     @property
     def processors(self) -> tuple[TableProcessor, ...]:
         """Of all codes of pop."""
-        return *self.path.processors, self._notification, self._peek, self._polling_info
+        own = self._notification, self._peek, self._polling_info
+        return *self.path.processors, *own, *self.lite.processors
 
     def arriving(self, pulls: HeldRequests) -> NotifyMessageArrivingListener:
-        """What is told of arriving messages: pulls, pops, notifications."""
-        return NotifyMessageArrivingListener(pulls, self._waiters, self._notification.waiters)
+        """What is told of arriving messages: pulls, pops, notifications, lite topics."""
+        waiters = self._waiters, self._notification.waiters
+        return NotifyMessageArrivingListener(pulls, *waiters, self.lite.arrivals)
 
     # -- life (loop thread) --------------------------------------------------------------------
 
@@ -133,6 +148,7 @@ class PopServices:
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
         self.path.start(loop)
+        self.lite.start()
         if not self._serves:
             self._serves = True
             self._serve(loop)
@@ -150,6 +166,7 @@ class PopServices:
         self._revive.stop()
         self._revive = self._make_revive()
         self.path.cease()
+        self.lite.cease()
         for waiters in (self._waiters, self._notification.waiters):
             waiters.wake_all()
 
@@ -165,7 +182,9 @@ class PopServices:
         """Follow changed settings."""
         self._options = options
         self.path.use(options)
+        self.lite.use(options)
         self._check.use(options.broker)
+        self._notification.use(options.broker)
         self._revive.use(options.broker)
 
     def drain(self) -> None:
@@ -173,6 +192,7 @@ class PopServices:
         self._revive.stop()
         self._waiters.stop()
         self._notification.waiters.stop()
+        self.lite.drain()
         self.path.drain()
 
     def finish(self) -> None:

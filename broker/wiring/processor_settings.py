@@ -5,6 +5,7 @@ Pure functions, any thread. Used at the start, and again when a request has chan
 
 from __future__ import annotations
 
+from broker.lite.lite_settings import LiteSettings
 from broker.pull.pull_settings import PullSettings
 from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
@@ -22,6 +23,7 @@ def send_settings(options: StartupOptions) -> SendSettings:
         start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
         is_slave=store.is_slave and not options.controller_mode.enable_controller_mode,
         max_delay_level=len(store.delay_level_ms),
+        lmq_quota=store.enable_lmq_quota,
         recall_by_property=broker.recall_by_property_enable,
         reject_transactions=(
             f"the broker[{broker.broker_ip1}] sending transaction message is forbidden"
@@ -49,4 +51,21 @@ def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
         memory_limit=memory_limit,
         enable_property_filter=broker.enable_property_filter,
         filter_support_retry=broker.filter_support_retry,
+    )
+
+
+def lite_settings(options: StartupOptions) -> LiteSettings:
+    """Of lite topics."""
+    broker, store = options.broker, options.store
+    return LiteSettings(
+        most_subscriptions=broker.max_lite_subscription_count,
+        most_events=broker.max_client_event_count,
+        event_check_interval_ms=broker.lite_event_check_interval,
+        ttl_check_interval_ms=broker.lite_ttl_check_interval,
+        min_ttl_ms=broker.min_lite_ttl,
+        subscription_check_interval_ms=broker.lite_subscription_check_interval,
+        subscription_timeout_ms=broker.lite_subscription_check_timeout_mills,
+        most_light_queues=store.max_lmq_consume_queue_num,
+        collects_lag_times=broker.lite_lag_latency_collect_enable,
+        lag_times=broker.lite_lag_latency_top_k,
     )

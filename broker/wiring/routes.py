@@ -17,6 +17,7 @@ from broker.admin.query_message_processor import QueryMessageProcessor
 from broker.client.client_manage_processor import ClientManageProcessor
 from broker.client.consumer_manage_processor import ConsumerManageProcessor
 from broker.client.lock_processor import LockProcessor
+from broker.processor.table_pages import TablePages
 from broker.processor.table_processor import TableProcessor
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.settings.broker_config import BrokerConfig
@@ -81,6 +82,7 @@ _ON_LOOP: Final = frozenset(
         Code.PEEK_MESSAGE,
         Code.NOTIFICATION,
         Code.POLLING_INFO,
+        Code.POP_LITE_MESSAGE,
         Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
         Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
         Code.GET_COLD_DATA_FLOW_CTR_INFO,
@@ -93,6 +95,7 @@ _POOLS: Final = {
     Code.GET_EARLIEST_MSG_STORETIME: QUERY_POOL,
     Code.HEART_BEAT: HEARTBEAT_POOL,
     Code.UNREGISTER_CLIENT: HEARTBEAT_POOL,
+    Code.LITE_SUBSCRIPTION_CTL: HEARTBEAT_POOL,
     Code.CHECK_CLIENT_CONFIG: HEARTBEAT_POOL,
     Code.QUERY_CONSUMER_OFFSET: CONSUMER_POOL,
     Code.CONSUMER_SEND_MSG_BACK: SEND_BACK_POOL,
@@ -101,7 +104,7 @@ _POOLS: Final = {
     Code.SEND_REPLY_MESSAGE: REPLY_POOL,
     Code.SEND_REPLY_MESSAGE_V2: REPLY_POOL,
 }
-_NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE})
+_NOT_ON_VIP: Final = frozenset({Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.POP_LITE_MESSAGE})
 
 
 Processors = Mapping[int, RequestProcessor]
@@ -156,7 +159,10 @@ class RouteTable:
         code = Code.GET_ALL_TOPIC_CONFIG
         tables = self.tables
         vip[code] = Route(
-            SlaveTopicsProcessor(lambda: tables.mappings.with_mappings(tables.topics.wrapper())),
+            SlaveTopicsProcessor(
+                lambda: tables.mappings.with_mappings(tables.topics.wrapper()),
+                TablePages(self.resources.options.broker.page_limit),
+            ),
             _executor_of(code),
         )
         return Routes(main, vip, executors)

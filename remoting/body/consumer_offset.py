@@ -15,11 +15,13 @@ from remoting.command_custom_header import Int32, Int64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOffsetSerializeWrapper(JsonBean):
     """ "topic@group" to queue id to consumed queue offset. data_version is 5.x only;
-    lmq_offset_table, of brokers with light queues: "topic@group" to offset."""
+    lmq_offset_table, of brokers with light queues: "topic@group" to offset; pull_offset_table, of
+    5.5.1: as offset_table, behind what was given to the group last."""
 
     offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
     lmq_offset_table: dict[str, Int64] | None = None
     data_version: DataVersion | None = None
+    pull_offset_table: dict[str, dict[Int32, Int64]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,14 @@ class SubscriptionGroupWrapper(JsonBean):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSubscriptionGroupListRequestBody(JsonBean):
+    """Body of DELETE_SUBSCRIPTION_GROUP_LIST (5003, 5.5.1)."""
+
+    group_name_list: list[str] = field(default_factory=list)
+    clean_offset: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupForbidden(JsonBean):
     """Body of the answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353, 5.x)."""
 

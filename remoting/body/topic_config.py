@@ -76,6 +76,13 @@ class CreateTopicListRequestBody(JsonBean):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicListRequestBody(JsonBean):
+    """Body of DELETE_TOPIC_IN_BROKER_LIST (5002, 5.5.1)."""
+
+    topic_list: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicList(JsonBean):
     """Body of 206, 224, 304, 305, 311-313, 343; broker_addr in answers to 304 only."""
 

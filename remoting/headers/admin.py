@@ -27,6 +27,22 @@ class GetProducerConnectionListRequestHeader(CommandCustomHeader):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetAllSubscriptionGroupRequestHeader(CommandCustomHeader):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): as that of 21 (headers/topic.py)."""
+
+    group_seq: Int32 | None = None
+    data_version: str | None = None
+    max_group_num: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetAllSubscriptionGroupResponseHeader(CommandCustomHeader):
+    """Answer to 201, to a peer that asked for a page: how many groups there are."""
+
+    total_group_num: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteSubscriptionGroupRequestHeader(CommandCustomHeader):
     """DELETE_SUBSCRIPTIONGROUP (207): remove_offset in 4.x, clean_offset in 5.x, same meaning."""
 
@@ -53,10 +69,12 @@ class UpdateGroupForbiddenRequestHeader(RpcRequestHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetConsumeStatsRequestHeader(CommandCustomHeader):
-    """GET_CONSUME_STATS (208); without topic all topics of the group."""
+    """GET_CONSUME_STATS (208); without topic all topics of the group. topic_list (5.x): names, each
+    with a semicolon behind it, instead of a topic."""
 
     consumer_group: str
     topic: str | None = None
+    topic_list: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

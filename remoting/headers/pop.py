@@ -55,19 +55,22 @@ class PeekMessageRequestHeader(RpcRequestHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckMessageRequestHeader(RpcRequestHeader):
-    """Request of 200051; extra_info is the message's handle."""
+    """Request of 200051; extra_info is the message's handle. lite_topic (5.5): the message is in
+    this lite topic of the topic, and offset in its light queue."""
 
     consumer_group: str
     topic: str
     queue_id: Int32
     extra_info: str
     offset: Int64
+    lite_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
-    """Request of 200053: the message shall be invisible for `invisible_time` from now on. suspend
-    (5.5): it was not tried, and what comes again is no further attempt."""
+    """Request of 200053: the message shall be invisible for `invisible_time` from now on.
+    lite_topic (5.5): as of an ack. suspend (5.5): it was not tried, and what comes again is no
+    further attempt; of a lite topic all that was handed out with it."""
 
     consumer_group: str
     topic: str
@@ -75,6 +78,7 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    lite_topic: str | None = None
     suspend: bool = False
 
 
@@ -82,14 +86,15 @@ class ChangeInvisibleTimeRequestHeader(RpcRequestHeader):
 class ChangeInvisibleTimeResponseHeader(CommandCustomHeader):
     """Answer to 200053: parts of the message's new handle."""
 
-    pop_time: Int64
     invisible_time: Int64
+    pop_time: Int64
     revive_qid: Int32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationRequestHeader(RpcRequestHeader):
-    """Request of 200054: whether there is something to pop."""
+    """Request of 200054: whether there is something to pop. exp_type, exp (5.5): what of it.
+    is_lite_consumer, client_id (5.5.1): of a consumer of lite topics."""
 
     consumer_group: str
     topic: str
@@ -98,6 +103,10 @@ class NotificationRequestHeader(RpcRequestHeader):
     born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+    is_lite_consumer: bool = False
+    client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from remoting.command_custom_header import CommandCustomHeader, Int32, Int64, Rp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageRequestHeader(RpcRequestHeader):
-    """Times in milliseconds, `queue_offset` and `commit_offset` are entry numbers of the queue."""
+    """Times in milliseconds, `queue_offset` and `commit_offset` are entry numbers of the queue.
+    lite_topic (5.5): of the topic; its light queue is read."""
 
     consumer_group: str
     topic: str
@@ -28,6 +29,7 @@ class PullMessageRequestHeader(RpcRequestHeader):
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
+    lite_topic: str | None = None
 
 
 class ForbiddenType(IntEnum):

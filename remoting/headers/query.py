@@ -45,12 +45,14 @@ class ViewMessageRequestHeader(CommandCustomHeader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOffsetRequestHeader(RpcRequestHeader):
-    """SEARCH_OFFSET_BY_TIMESTAMP (29). boundary_type (5.x): lower or upper."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). boundary_type (5.x): lower or upper. lite_topic (5.5): of
+    the topic; its light queue is searched."""
 
     topic: str
     queue_id: Int32
     timestamp: Int64
     boundary_type: str | None = None
+    lite_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

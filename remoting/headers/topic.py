@@ -1,4 +1,4 @@
-"""Headers of topic administration at a broker: 17, 202, 215, 300, 303, 351.
+"""Headers of topic administration at a broker: 17, 21, 202, 215, 300, 303, 351.
 
 Pure data, any thread.
 """
@@ -24,6 +24,23 @@ class CreateTopicRequestHeader(CommandCustomHeader):
     order: bool = False
     attributes: str | None = None
     force: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetAllTopicConfigRequestHeader(CommandCustomHeader):
+    """GET_ALL_TOPIC_CONFIG (21). Peers of 5.5 ask for a page of the table (broker/processor/
+    table_pages.py); data_version: JSON text, empty at the first page."""
+
+    topic_seq: Int32 | None = None
+    data_version: str | None = None
+    max_topic_num: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetAllTopicConfigResponseHeader(CommandCustomHeader):
+    """Answer to 21, to a peer that asked for a page: how many topics there are."""
+
+    total_topic_num: Int32 | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

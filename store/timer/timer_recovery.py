@@ -7,8 +7,9 @@ found here. Corresponds to TimerMessageStore.recover of RocketMQ, which keeps a 
     found                                         what happens
     units behind the last flush                   put into the wheel
     units of records the commit log lacks         dropped, the wheel is built from the log
-    wheel missing, of another length, or its
-      chains lead to units that are not its own   the wheel is built from the log
+    wheel missing, of another length, older than
+      snapshots of it (5.5), or its chains lead
+      to units that are not its own               the wheel is built from the log
     log missing, or ends before its last flush    both are built from the commit log
 
 Tested by tests/store/test_timer_message_store.py.
@@ -75,6 +76,11 @@ class TimerRecovery:
 
     def recover(self) -> RecoveredTimers:
         """Raises DiskFullError, StoreError, OSError."""
+        found = self._recover()
+        self._wheel.remove_snapshots()
+        return found
+
+    def _recover(self) -> RecoveredTimers:
         is_wheel = self._wheel.open()
         end = self._find_end()
         flushed = self._checkpoint.last_timer_log_flush_pos
@@ -83,6 +89,9 @@ class TimerRecovery:
         self._log.begin_at(end)
         if not is_wheel and end:
             self._rebuild_wheel("the wheel was missing or of another length")
+        elif self._wheel.has_snapshots():
+            # RocketMQ takes the newest; the log has all that is in it, and what came later.
+            self._rebuild_wheel("a broker with timerWheelSnapshotFlush kept it in other files")
         elif reason := self._find_contradiction():
             self._rebuild_wheel(reason)
         else:

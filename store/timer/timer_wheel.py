@@ -5,7 +5,8 @@ bytes however long the precision; slot index = (time / precision) mod 1,209,600.
 if the time in it is the asked one; past ones are never cleared. RocketMQ changes a private copy and
 compares all of it with the file each second; here the file is written in place with pwrite (a hole
 without room is an error and no SIGBUS), the kernel knows which pages changed, and the readers' maps
-show it at once. Corresponds to RocketMQ's TimerWheel.
+show it at once. Corresponds to RocketMQ's TimerWheel. With timerWheelSnapshotFlush a 5.5 broker
+writes `timerwheel.<timer log offset>` instead, two of them, and leaves `timerwheel` as it was.
 
 Tested by tests/store/test_timer_files.py.
 """
@@ -183,6 +184,22 @@ class TimerWheel:
         if size:
             self.clear()
         return False
+
+    def has_snapshots(self) -> bool:
+        """Whether a broker of 5.5 has written another file than this."""
+        return bool(self._snapshots())
+
+    def remove_snapshots(self) -> None:
+        """What is here counts now: a broker of 5.5 would believe them. Raises FlushFailedError,
+        OSError."""
+        if snapshots := self._snapshots():
+            self.flush()
+            for path in snapshots:
+                path.unlink()
+
+    def _snapshots(self) -> list[Path]:
+        names = self.path.parent.glob(f"{self.path.name}.*")
+        return [path for path in names if path.suffix[1:].isdecimal()]
 
     def clear(self) -> None:
         """Empty all slots. In place: other processes have the file mapped. Raises DiskFullError,

@@ -19,11 +19,11 @@ from tests.bench.measuring import MIB
 from tests.interop.processes import process_tree
 
 BUDGET_MIB: Final[Mapping[str, int]] = {
-    "supervisor": 22,
-    "namesrv": 21,
-    "store": 29,
-    "ha": 22,
-    "remoting": 43,
+    "supervisor": 21,
+    "namesrv": 18,
+    "store": 26,
+    "ha": 18,
+    "remoting": 40,
 }
 """RssAnon of each process, in MiB, of a broker that serves and has nothing to do."""
 GOAL_MIB: Final = 120

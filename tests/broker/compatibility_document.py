@@ -32,17 +32,24 @@ from tests.broker import compatibility_bodies
 from tests.broker.compatibility_facts import (
     BROKER_498,
     BROKER_533,
+    BROKER_550,
+    BROKER_551,
     DEFINED_498,
     DEFINED_533,
+    DEFINED_550,
+    DEFINED_551,
     GAPS_498,
     GAPS_533,
+    GAPS_550,
     NAMESRV_498,
     NAMESRV_533,
+    NAMESRV_550,
     NOT_ON_VIP,
     NOTES,
     OURS,
     TO_CLIENTS_498,
     TO_CLIENTS_533,
+    TO_CLIENTS_550,
     UNUSED,
     Gap,
 )
@@ -76,7 +83,7 @@ def served(root: Path) -> Served:
             vip=frozenset(map(int, routes.vip)),
             namesrv=_namesrv_codes(root),
             to_clients=frozenset(asked_by_sources(sorted((ROOT / "broker").rglob("*.py"))))
-            & (TO_CLIENTS_498 | TO_CLIENTS_533),
+            & TO_CLIENTS_550,
         )
 
 
@@ -115,21 +122,28 @@ def faults(ours: Served) -> list[str]:
             (BROKER_533 - BROKER_498 - ours.broker) | (NAMESRV_533 - NAMESRV_498 - ours.namesrv),
             GAPS_533,
         ),
+        *_faults_of_gaps(
+            "5.5",
+            (BROKER_551 - BROKER_533 - ours.broker)
+            | (NAMESRV_550 - NAMESRV_533 - ours.namesrv)
+            | (TO_CLIENTS_550 - TO_CLIENTS_533 - ours.to_clients),
+            GAPS_550,
+        ),
     ]
-    known = DEFINED_498 | DEFINED_533 | OURS
+    known = DEFINED_498 | DEFINED_551 | OURS
     if missing := {int(code) for code in RequestCode} ^ known:
         found.append(f"defined in only one of RequestCode and the facts: {_listed(missing)}")
     if extra := (ours.broker | ours.namesrv) - known:
         found.append(f"answered by ours, but not in the facts: {_listed(extra)}")
-    if extra := (ours.broker | ours.namesrv) - BROKER_533 - BROKER_498 - NAMESRV_533 - OURS:
+    if extra := (ours.broker | ours.namesrv) - BROKER_551 - BROKER_498 - NAMESRV_550 - OURS:
         found.append(f"answered by ours, by no release of RocketMQ: {_listed(extra)}")
     if wrong := (ours.broker - ours.vip) ^ NOT_ON_VIP:
         found.append(f"not on the VIP port, in only one of routes and facts: {_listed(wrong)}")
     if missing := (TO_CLIENTS_498 | TO_CLIENTS_533) - ours.to_clients:
         found.append(f"asked of clients by RocketMQ only: {_listed(missing)}")
-    used = BROKER_498 | BROKER_533 | NAMESRV_498 | NAMESRV_533 | TO_CLIENTS_498 | TO_CLIENTS_533
+    used = BROKER_498 | BROKER_551 | NAMESRV_498 | NAMESRV_550 | TO_CLIENTS_498 | TO_CLIENTS_550
     unused = {code for codes, _ in UNUSED for code in codes}
-    if wrong := unused ^ ((DEFINED_498 | DEFINED_533) - used):
+    if wrong := unused ^ ((DEFINED_498 | DEFINED_551) - used):
         found.append(f"answered by no program, or not listed as such: {_listed(wrong)}")
     if wrong := NOTES.keys() - ours.broker - ours.namesrv:
         found.append(f"notes on what ours does not answer: {_listed(wrong)}")
@@ -172,43 +186,49 @@ def document(ours: Served) -> str:
 
 def _head() -> str:
     return f"""\
-# What RocketMQ 4.9.8 and 5.3.3 answer, and what ours does
+# What RocketMQ 4.9.8, 5.3.3 and 5.5.0 answer, and what ours does
 
 Made from our tables of routes and settings. To regenerate it (a test compares):
 
     {COMMAND}
 
-The columns of 4.9.8 and 5.3.3 are read off their sources: what their brokers and name servers
-dispatch. "yes" says that there is an answer, not that it is the same byte for byte: what differs on
-purpose is in [decisions](decisions/README.md), [transactions.md](transactions.md),
-[filters.md](filters.md), [access.md](access.md) and [replication.md](replication.md)."""
+The columns of 4.9.8, 5.3.3 and 5.5.0 are read off their sources: what their brokers and name
+servers dispatch. Codes and header fields of 5.5.0 are what its classes say
+(`tests/golden/protocol-5.5.0.json`); a test compares ours. "yes" says that there is an answer, not
+that it is the same byte for byte: what differs on purpose is in [decisions](decisions/README.md),
+[transactions.md](transactions.md), [filters.md](filters.md), [access.md](access.md) and
+[replication.md](replication.md)."""
 
 
 def _broker(ours: Served) -> str:
-    codes = sorted(ours.broker | BROKER_498 | BROKER_533)
+    codes = sorted(ours.broker | BROKER_498 | BROKER_551)
     return f"""\
 ## Broker
 
-{_shares("broker", ours.broker, BROKER_498, BROKER_533)}
+{_shares("broker", ours.broker, BROKER_498, BROKER_533, BROKER_550)}
 
-An unknown code is answered as both releases do: code 3 (REQUEST_CODE_NOT_SUPPORTED), remark
+An unknown code is answered as these releases do: code 3 (REQUEST_CODE_NOT_SUPPORTED), remark
 ` request type N not supported`, in the header format of the request, on both ports; a oneway one
 is dropped, and the connection stays. With `aclEnable=true` that needs no account here.
 {_listed(NOT_ON_VIP)} are not answered on the VIP port (`listenPort` - 2), as there. Who may ask
 for what: [access.md](access.md).
 
-{_table(codes, ours.broker, BROKER_498, BROKER_533)}"""
+{_table(codes, ours.broker, BROKER_498, BROKER_533, BROKER_550)}"""
 
 
-def _shares(server: str, ours: Set[int], at_498: Set[int], at_533: Set[int]) -> str:
+def _shares(
+    server: str, ours: Set[int], at_498: Set[int], at_533: Set[int], at_550: Set[int]
+) -> str:
     return (
         f"Of the {len(at_498)} codes that a 4.9.8 {server} answers, ours answers "
-        f"{len(at_498 & ours)}; of the {len(at_533)} of 5.3.3, {len(at_533 & ours)}."
+        f"{len(at_498 & ours)}; of the {len(at_533)} of 5.3.3, {len(at_533 & ours)}; of the "
+        f"{len(at_550)} of 5.5.0, {len(at_550 & ours)}."
     )
 
 
 def _gaps() -> str:
-    rows = [f"| {gap.name} | {_ranges(gap.codes)} | {gap.reason} |" for gap in GAPS_498 + GAPS_533]
+    gaps = GAPS_498 + GAPS_533 + GAPS_550
+    rows = [f"| {gap.name} | {_ranges(gap.codes)} | {gap.reason} |" for gap in gaps]
     if not rows:
         return (
             "## Gaps\n\n"
@@ -216,46 +236,48 @@ def _gaps() -> str:
             "the notes above and in\n[decisions](decisions/README.md); codes of modes that are not "
             "available (RocksDB) get the answer of a\n5.3.3 broker that has them off."
         )
-    head = "At 4.9.8 as well as at 5.3.3:" if GAPS_498 else "None at 4.9.8."
+    tables = {"4.9.8": GAPS_498, "5.3.3": GAPS_533}
+    full = [version for version, found in tables.items() if not found]
+    head = f"None at {' and '.join(full)}." if full else "At every release:"
     table = ("| gap | codes | why, and what happens |", "|---|---|---|", *rows)
-    return "\n".join(("## Gaps, and what a 5.3.3 peer makes of code 3", "", head, "", *table))
+    return "\n".join(("## Gaps, and what a peer makes of code 3", "", head, "", *table))
 
 
 def _namesrv(ours: Served) -> str:
-    codes = sorted(ours.namesrv | NAMESRV_498 | NAMESRV_533)
+    codes = sorted(ours.namesrv | NAMESRV_498 | NAMESRV_550)
     return f"""\
 ## Name server
 
-{_shares("name server", ours.namesrv, NAMESRV_498, NAMESRV_533)}
+{_shares("name server", ours.namesrv, NAMESRV_498, NAMESRV_533, NAMESRV_550)}
 
-An unknown code is answered with 3, as 5.3.3 does; 4.9.8 leaves it unanswered, and its peer waits
+An unknown code is answered with 3, as 5.x does; 4.9.8 leaves it unanswered, and its peer waits
 for nothing. {_listed(OPERATOR_CODES)} are taken from operators' addresses only
 ([access.md](access.md)).
 
-{_table(codes, ours.namesrv, NAMESRV_498, NAMESRV_533)}"""
+{_table(codes, ours.namesrv, NAMESRV_498, NAMESRV_533, NAMESRV_550)}"""
 
 
 def _to_clients(ours: Served) -> str:
-    codes = sorted(TO_CLIENTS_498 | TO_CLIENTS_533)
+    codes = sorted(TO_CLIENTS_550)
     return f"""\
 ## To clients
 
 What a broker asks of the clients that are connected to it.
 
-{_table(codes, ours.to_clients, TO_CLIENTS_498, TO_CLIENTS_533, notes={})}"""
+{_table(codes, ours.to_clients, TO_CLIENTS_498, TO_CLIENTS_533, TO_CLIENTS_550, notes={})}"""
 
 
 def _unused() -> str:
     lines = [
         "## Codes that neither a broker nor a name server answers",
         "",
-        "| code | name | 4.9.8 | 5.3.3 | |",
-        "|---|---|---|---|---|",
+        "| code | name | 4.9.8 | 5.3.3 | 5.5.0 | |",
+        "|---|---|---|---|---|---|",
     ]
     for codes, why in UNUSED:
         lines += (
             f"| {code} | {RequestCode(code).name} | {_defined(code in DEFINED_498)} | "
-            f"{_defined(code in DEFINED_533)} | {why} |"
+            f"{_defined(code in DEFINED_533)} | {_defined(code in DEFINED_550)} | {why} |"
             for code in sorted(codes)
         )
     return "\n".join(lines)
@@ -270,12 +292,15 @@ def _table(
     ours: Set[int],
     at_498: Set[int],
     at_533: Set[int],
+    at_550: Set[int],
     notes: Mapping[int, str] = NOTES,
 ) -> str:
-    gaps = {code: gap.name for gap in GAPS_498 + GAPS_533 for code in gap.codes}
-    lines = ["| code | name | ours | 4.9.8 | 5.3.3 | |", "|---|---|---|---|---|---|"]
+    gaps = {code: gap.name for gap in GAPS_498 + GAPS_533 + GAPS_550 for code in gap.codes}
+    lines = ["| code | name | ours | 4.9.8 | 5.3.3 | 5.5.0 | |", "|---|---|---|---|---|---|---|"]
     for code in codes:
-        marks = " | ".join("yes" if code in table else "–" for table in (ours, at_498, at_533))
+        marks = " | ".join(
+            "yes" if code in table else "–" for table in (ours, at_498, at_533, at_550)
+        )
         word = notes.get(code, "") if code in ours else f"gap: {gaps.get(code, 'unexplained')}"
         lines.append(f"| {code} | {RequestCode(code).name} | {marks} | {word} |".replace("  ", " "))
     return "\n".join(lines)

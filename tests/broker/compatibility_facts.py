@@ -1,7 +1,7 @@
 """Which request codes the originals define and answer, and why ours leaves some out.
 
-Facts only, read off the sources of 4.9.8 and 5.3.3: their constants (RequestCode), what their
-brokers register (BrokerController) and what the default processor there takes (the switch of
+Facts only, read off the sources of 4.9.8, 5.3.3 and 5.5.0: their constants (RequestCode), what
+their brokers register (BrokerController) and what the default processor there takes (the switch of
 AdminBrokerProcessor), the switch of the name server's DefaultRequestProcessor. What ours answers
 is not here: that is asked of its route tables (compatibility_document.py).
 """
@@ -37,6 +37,12 @@ ONLY_533: Final = frozenset(
 DEFINED_533: Final = DEFINED_498 - ONLY_498 | ONLY_533
 """RequestCode of 5.3.3."""
 
+DEFINED_550: Final = DEFINED_533 | {5001, *range(200070, 200080)}
+"""RequestCode of 5.5.0."""
+
+DEFINED_551: Final = DEFINED_550 | {5002, 5003}
+"""The same of 5.5.1."""
+
 OURS: Final = frozenset({54, 28906, 28907, *range(28910, 28915)})
 """Codes of ours."""
 
@@ -55,8 +61,11 @@ BROKER_533: Final = _BOTH_BROKERS | {
     *(18, 60, 61, 225, 343, 345, *range(351, 356), 402, 513, 905, 906, 907, 908, 1007, 1008),
     *(*range(2001, 2005), *range(3001, 3011), 200056),
 }
-NOT_ON_VIP: Final = frozenset({11, 361})
-"""Not answered on the second port (listenPort - 2), by none of the three."""
+LITE: Final = frozenset({200070, 200071, *range(200074, 200080)})
+BROKER_550: Final = BROKER_533 | LITE | {5001}
+BROKER_551: Final = BROKER_550 | {5002, 5003}
+NOT_ON_VIP: Final = frozenset({11, 361, 200070})
+"""Not answered on the second port (listenPort - 2), by none of them."""
 
 NAMESRV_498: Final = frozenset(
     {
@@ -65,9 +74,11 @@ NAMESRV_498: Final = frozenset(
     }
 )
 NAMESRV_533: Final = NAMESRV_498 | {217, 901, 904}
+NAMESRV_550: Final = NAMESRV_533
 
 TO_CLIENTS_498: Final = frozenset({39, 40, 220, 221, 307, 309, 326})
 TO_CLIENTS_533: Final = TO_CLIENTS_498
+TO_CLIENTS_550: Final = TO_CLIENTS_533 | {200073}
 """What a broker asks of the clients that are connected to it."""
 
 
@@ -86,15 +97,19 @@ GAPS_498: Final[tuple[Gap, ...]] = ()
 GAPS_533: Final[tuple[Gap, ...]] = ()
 """None: every code that a 5.3.3 broker or name server answers is answered."""
 
+GAPS_550: Final[tuple[Gap, ...]] = ()
+"""None: every code that a 5.5.0 broker or name server answers is answered."""
+
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
     17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
-    21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions)",
+    21: "in pages to peers of 5.5; on the VIP port attributes as 5.3.2 and 5.3.3 read them",
     25: "an allow-list of keys (docs/settings.md)",
     37: "docs/transactions.md",
     54: "of older releases; ours gives no secrets",
     52: "without ACL 4.9.8 does not answer; ours says so",
+    201: "in pages to peers of 5.5",
     215: "that topic's queues only (docs/decisions/topics.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",
     314: "a slave refuses it, as 222",
@@ -118,6 +133,11 @@ NOTES: Final[dict[int, str]] = {
     1007: "epochs in controller mode; else code 1, as a default 5.3.3 broker",
     1008: "moves nothing: in controller mode the member asks the controllers' leader at once",
     200056: "as a default 5.3.3 broker: success, pop's state is in the file store",
+    200054: "the filter of peers of 5.5 is applied, SQL92 too (docs/pop.md)",
+    200070: "200070 to 200079: lite topics",
+    5001: "as a default 5.5.0 broker: timers are in files (F), and stay there (R: refused)",
+    5002: "of 5.5.1: as 215, batchDeleteTopicMaxRate a second",
+    5003: "of 5.5.1: as 207, batchDeleteSubscriptionGroupMaxRate a second",
     28906: "between brokers of ours (docs/replication.md)",
     28907: "between brokers of ours (docs/access.md)",
     28910: "for mqadmin verifyReplica (docs/operations.md)",
@@ -135,6 +155,7 @@ UNUSED: Final[tuple[tuple[frozenset[int], str], ...]] = (
     ),
     (frozenset({301, 302}), "filter servers, which 4.x no longer has"),
     (frozenset({47}), "defined in 5.x, answered by no program"),
+    (frozenset({200072}), "defined in 5.5, answered by no program: acks of lite topics are 200051"),
     (frozenset({902, 903}), "a broker container answers them, ours too (docs/container.md)"),
     (
         frozenset({*range(1001, 1007), *range(1009, 1014)}),

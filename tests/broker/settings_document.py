@@ -85,7 +85,11 @@ def known_keys() -> dict[str, frozenset[str]]:
 def document(head: str) -> str:
     """The whole text: `head` is what was written by hand, up to the marker."""
     keys = known_keys()
-    broker = {"4.9.8": keys["broker 4.9.8"], "5.3.3": keys["broker 5.3.3"]}
+    broker = {
+        "4.9.8": keys["broker 4.9.8"],
+        "5.3.3": keys["broker 5.3.3"],
+        "5.5": keys["broker 5.5.0, what 5.3.3 has not"] | keys["broker 5.5.1, what 5.5.0 has not"],
+    }
     namesrv = {"yes": keys["namesrv 4.9.8 and 5.3.3"]}
     broker_tables = _tables(broker_startup.KEYS, broker_startup.PROGRAM_DEFAULTS, broker)
     namesrv_tables = _tables(namesrv_startup.KEYS, namesrv_startup.PROGRAM_DEFAULTS, namesrv)
@@ -133,8 +137,8 @@ def _legend() -> str:
 - *Values*: the inclusive range and the unit. A value outside it stops the start.
 - *Changeable*: whether `updateBrokerConfig` or `updateNamesrvConfig` may change it, and when the
   new value takes effect.
-- *RocketMQ*: whether 4.9.8 has the key, or only 5.3.3 ("yes": one of the two); – if it exists only
-  here, and "property" for a system property (`-D`)."""
+- *RocketMQ*: whether 4.9.8 has the key, or only 5.3.3, or only 5.5 ("yes": one of them); – if it
+  exists only here, and "property" for a system property (`-D`)."""
 
 
 def _tables(
@@ -282,8 +286,8 @@ def _ignored() -> str:
     return f"""\
 ## Keys of RocketMQ without effect
 
-All keys of 4.9.8 and 5.3.3 that are not in a table above. A start names those that it finds in one
-warning.
+All keys of 4.9.8, 5.3.3 and 5.5 that are not in a table above. A start names those that it finds in
+one warning, and those since 5.5 in a line each, with the reason.
 
 {ignored_lists(lists)}"""
 

@@ -21,6 +21,8 @@ from tests.broker.compatibility_facts import (
     BROKER_498,
     DEFINED_498,
     DEFINED_533,
+    DEFINED_550,
+    DEFINED_551,
     NAMESRV_498,
     ONLY_498,
     Gap,
@@ -48,7 +50,7 @@ def test_the_document_is_up_to_date(ours: Served) -> None:
 
 
 def test_what_the_originals_define() -> None:
-    assert (len(DEFINED_498), len(DEFINED_533)) == (95, 158)
+    assert (len(DEFINED_498), len(DEFINED_533), len(DEFINED_550)) == (95, 158, 169)
     assert DEFINED_498 - DEFINED_533 == ONLY_498
 
 
@@ -60,7 +62,7 @@ def test_a_code_that_ours_no_longer_answers_is_a_fault(ours: Served) -> None:
     assert faults(poorer) == [
         "answered by 4.9.8, not by ours, and without a reason: 310",
     ]
-    assert "| 310 | SEND_MESSAGE_V2 | – | yes | yes | gap: unexplained |" in document(poorer)
+    assert "| 310 | SEND_MESSAGE_V2 | – | yes | yes | yes | gap: unexplained |" in document(poorer)
 
 
 def test_a_code_that_ours_answers_now_is_a_fault_while_the_facts_say_why_not(
@@ -112,7 +114,7 @@ def test_two_reasons_for_one_gap_are_a_fault(ours: Served, monkeypatch: pytest.M
 def test_the_facts_about_constants_follow_ours(
     ours: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compatibility_document, "DEFINED_533", DEFINED_533 | {7})
+    monkeypatch.setattr(compatibility_document, "DEFINED_551", DEFINED_551 | {7})
     assert faults(ours) == [
         "defined in only one of RequestCode and the facts: 7",
         "answered by no program, or not listed as such: 7",

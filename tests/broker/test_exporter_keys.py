@@ -10,6 +10,7 @@ from broker.metrics.broker_stats_manager import BrokerStats
 from broker.metrics.runtime_info import PoolInfo, RuntimeInfo, runtime_table
 from broker.metrics.store_stats_service import StoreStatsService
 from tests.broker.broker_fakes import FakeClock
+from tests.support.every_row import every_row
 from tests.support.exporter_parser import KEYS, broker_runtime_stats
 
 _SIZES = st.integers(min_value=0, max_value=1 << 62)
@@ -64,7 +65,7 @@ def test_any_size(total: int, free: int, behind: int, level: int, offset: int) -
     assert stats["sendThreadPoolQueueHeadWaitTimeMills"] == 3
 
 
-@pytest.mark.parametrize("key", sorted(KEYS))
+@every_row("key", sorted(KEYS))
 def test_each_key_is_needed(key: str) -> None:
     table = table_of(fresh())
     del table[key]

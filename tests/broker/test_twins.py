@@ -95,6 +95,14 @@ FOUND = {
         [heartbeat("application")],
         [heartbeat("nobody")],
     ],
+    "lite topics": [
+        [send(i="__LITE_TOPIC\x01s1"), send(i="__LITE_TOPIC\x01s1\x02INNER_MULTI_DISPATCH\x01x")],
+        [send(i="__LITE_TOPIC\x01a b"), send(i="__LITE_TOPIC\x01"), send()],
+        [Ask(11, PULL | {"liteTopic": lite}) for lite in ("s1", "", "a b")],
+        [Ask(361, PULL | {"liteTopic": "s1"}, binary=True)],
+        [Ask(200050, POP)],
+        [Ask(200051, ACK | {"liteTopic": "s1"}), Ask(200051, ACK | {"liteTopic": ""})],
+    ],
 }
 """What has once come out differently: turns."""
 USUAL = {
@@ -155,9 +163,23 @@ USUAL = {
 """What clients do: turns. All of it takes the hot routes, where access control does not forbid."""
 
 
-@pytest.mark.parametrize("name", [*FOUND, *USUAL])
+_PRIORITY = "_SYS_MSG_PRIORITY_\x01"
+BESIDE = {
+    "priorities": [
+        [send(), send(i=f"{_PRIORITY}2\x02KEYS\x01k"), send(i=f"{_PRIORITY}9", e="1"), send()],
+        [Ask(10, named(10, SEND | {"i": f"{_PRIORITY}1"})), send(i=f"{_PRIORITY}x")],
+        [Ask(310, SEND | {"i": f"{_PRIORITY}1"}, b"x", binary=True), send()],
+        [send(i=f"{_PRIORITY}1\x02{other}") for other in (HALF, "DELAY\x013")],
+        [send(i=f"__SHARDINGKEY\x01s\x02{_PRIORITY}1"), batch(*_PLAIN, i=f"{_PRIORITY}1")],
+        [batch((0, b"x", f"{_PRIORITY}1".encode())), send(b="Tags", i=f"{_PRIORITY}3")],
+    ],
+}
+"""What the hot routes leave to the general path, among what they take."""
+
+
+@pytest.mark.parametrize("name", [*FOUND, *USUAL, *BESIDE])
 def test_what_clients_do_and_what_once_differed(net: Net, name: str) -> None:
-    turns = [Turn(list(asks)) for asks in {**FOUND, **USUAL}[name]]
+    turns = [Turn(list(asks)) for asks in {**FOUND, **USUAL, **BESIDE}[name]]
     net.play(*turns, Turn(event="long time"), Turn(event="room"))
 
 

@@ -167,6 +167,14 @@ _pairs = st.one_of(
             *("TIMER_DELAY_SEC\x015", "TIMER_DELAY_MS\x0150", "TIMER_DELIVER_MS\x011700000005000"),
             *("TIMER_DEL_UNIQKEY\x01T+U", "TIMER_DELAY_SEC\x01x", "TIMER_OUT_MS\x011"),
             *("REAL_TOPIC\x01T", "REAL_QID\x011", "POP_CK\x011 2", "__CRC32#\x01", "XREAL_QID\x01"),
+            *(
+                "__LITE_TOPIC\x01s1",
+                "__LITE_TOPIC\x01a b",
+                "__LITE_TOPIC\x01",
+                "X__LITE_TOPIC\x01s1",
+            ),
+            *("INNER_MULTI_DISPATCH\x01%LMQ%$T$s1", f"__LITE_TOPIC\x01{'x' * 64}"),
+            *("_SYS_MSG_PRIORITY_\x013", "_SYS_MSG_PRIORITY_\x019", "_SYS_MSG_PRIORITY_\x01x"),
             *("CORRELATION_ID\x01c", "REPLY_TO_CLIENT\x01asker", "MSG_TYPE\x01reply"),
         ]
     ),
@@ -361,6 +369,7 @@ _PULL_OTHERS: Final = {
     "requestSource": _numbers,
     "proxyFrowardClientId": st.sampled_from(_TEXTS),
     "bname": st.sampled_from(_TEXTS),
+    "liteTopic": st.sampled_from(["s1", *_TEXTS]),
 }
 
 
@@ -418,6 +427,7 @@ _ACK_OTHERS: Final = {
         ["@HANDLE x", "", "1 2 3", "0 1700000000000 60000 0 0 broker-a 0 0"]
     ),
     "offset": st.one_of(st.just("0@POPPED"), _numbers),
+    "liteTopic": st.sampled_from(["s1", *_TEXTS]),
 }
 
 

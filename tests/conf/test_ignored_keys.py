@@ -1,4 +1,4 @@
-"""Every key of RocketMQ 4.9.8 and 5.3.3 is declared, an alias, or on the list; never two."""
+"""Every key of RocketMQ (4.9.8, 5.3.3, 5.5) is declared, an alias, or on the list; never two."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPACES = {
 
 @pytest.mark.parametrize(("section", "keys"), _original_keys().items(), ids=list(_original_keys()))
 def test_every_original_key_is_known(section: str, keys: set[str]) -> None:
-    assert len(keys) > 20
+    assert len(keys) > 10
     assert keys - SPACES[section.split()[0]].known_keys() == set()
 
 

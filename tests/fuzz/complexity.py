@@ -263,6 +263,8 @@ class Measure:
         signal.signal(signal.SIGVTALRM, self._handler)
         logging.disable(self._disabled)
         self.forget()
+        # As before: what a whole run has imported is not looked through for the tests that follow.
+        gc.freeze()
         shutil.rmtree(self._directory, ignore_errors=True)
         os.close(self._peak)
         os.close(self._statm)

@@ -29,6 +29,7 @@ from ha.epochs import (
     slave_confirm_offset,
 )
 from tests.ha.java_slave import JavaSlave
+from tests.support.every_row import every_row
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "controller-5.3.3"
 FILES = sorted(GOLDEN.glob("*epochFileCheckpoint*"))
@@ -181,7 +182,7 @@ def _equal_up_to(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> in
     return min(len(one), len(other))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@every_row("seed", range(60))
 def test_the_consistent_point_is_where_the_logs_part(seed: int) -> None:
     """Random masters and followers, some of them far behind: nothing that differs stays, and
     nothing is cut that is the same."""
@@ -199,7 +200,7 @@ def test_the_consistent_point_is_where_the_logs_part(seed: int) -> None:
                 assert slave.log == master.log[: len(slave.log)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@every_row("seed", range(60))
 def test_a_java_slave_follows_masters_of_ours(seed: int) -> None:
     """P2: it joins before the first message, masters are elected meanwhile, connections end early.
     It always finds where the logs part, cuts nothing that is the same, and knows the epoch of each

@@ -32,12 +32,16 @@ from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
 from ha.lent_link import MOST_AT_ONCE
 from ha.link_borrower import MOST_UNAWAITED, LinkBorrower
-from ha.link_loan import replicated_offset
+from ha.link_loan import Returned, replicated_offset
 from ha.reader_pause import ReaderPause
 from ha.refusals import RefusalReason
+from ha.report_ceiling import ReportCeiling
+from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress
 from ha.source_files import LogSource, SourceFiles
 from ha.transport import PlainTransport
+from ha.wait_notify_object import WaitNotifyObject
+from ha.write_socket_service import WriteSocketService
 from ipc.bell import Bell
 from ipc.clock import SystemClock
 from ipc.command_channel import create_channel
@@ -48,6 +52,7 @@ from store.control_slots import LOG_OPENED
 from store.mapped_file import file_name
 from tests.ha.master_world import EVERYTHING, FakeSlave, GrowingLog, OwnSlave
 from tests.support.deadline import wait_until
+from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
 
 FILE_SIZE = 8 << 20
@@ -355,6 +360,65 @@ def test_heartbeats_and_silence_are_seen_to(tmp_path: Path) -> None:
         slave.skip_to_end()
         wait_until(lambda: world.refusals(RefusalReason.SILENT) == 1)
     world.close()
+
+
+class _Loan:
+    """Instead of LendableLink: out, then back with a frame that was sent over it."""
+
+    def __init__(self, sent_ms: int) -> None:
+        self.selector = new_selector()
+        self.is_out = True
+        self._sent_ms = sent_ms
+        self.begun: list[int] = []
+
+    def wait(self) -> tuple[tuple[()], Returned]:
+        self.is_out = False
+        return (), Returned(
+            number=1, frame_at=1, frame_left=0, next_offset=101, ack_offset=101, rest="",
+            read_ms=self._sent_ms, sent_ms=self._sent_ms,
+        )  # fmt: skip
+
+    def begin(self, _now_ms: int, *, sent_ms: int, is_in_file: object) -> bool:
+        self.begun.append(sent_ms)
+        return True
+
+    def close(self) -> None:
+        self.selector.close()
+
+
+def test_a_frame_of_the_loan_puts_off_the_heartbeat(world: _World) -> None:
+    """The slave was sent something 100 ms ago, by whichever process."""
+    clock, loan = ManualClock(), _Loan(sent_ms=1_400)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    peer.setblocking(False)
+    world.log.append(100)
+    now = {"now_ms": clock.monotonic_ms(), "wall_ms": clock.now_ms()}
+    link = ServedLink(
+        PlainTransport(ours),
+        SlaveProgress("10.0.0.1:1", 1, 101, **now),
+        _not_for_a_master,
+        lambda: None,
+    )
+    notify = WaitNotifyObject(Bell(world.page, ProcessIndex.HA, world.bell_fd))
+    service = WriteSocketService(
+        HaEnvironment(HaConfig(ha_send_heartbeat_interval=1_000), clock, new_selector),
+        link,
+        LogSource(world.log.directory, FILE_SIZE, world.page),
+        FlowMonitor(0),
+        notify,
+        ReportCeiling(world.page),
+        loan=loan,  # type: ignore[arg-type]
+    )
+    clock.advance(1_500)
+    service.step()
+    service.step()
+    assert loan.begun == [1_400], "lent again, with what was sent last"
+    with peer, pytest.raises(BlockingIOError):
+        peer.recv(1)
+    service.finish()
+    link.transport.close()
 
 
 def test_a_slave_that_takes_and_acknowledges_nothing_is_closed(

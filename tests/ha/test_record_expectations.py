@@ -15,6 +15,7 @@ from ha.record_expectations import CHOSEN_BY_CLIENTS, Field, QueueEnd
 from ha.record_validator import BadRecord, RecordValidator, RecordValidators
 from ipc.clock import SystemClock
 from store.message_codec import encode_blank, encode_record
+from tests.support.every_row import every_row
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_commit_log import as_v2, message
 
@@ -230,7 +231,7 @@ ODD: dict[str, tuple[dict[str, Any], Field]] = {
 
 
 @both
-@pytest.mark.parametrize("kind", ODD)
+@every_row("kind", ODD)
 def test_a_field_that_cannot_be_is_named(kind: str, many: bool) -> None:
     fields, field = ODD[kind]
     log = Log()

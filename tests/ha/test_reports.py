@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from ha.reports import DamagedReportError, Reports
+from tests.support.every_row import every_row
 
 KEY = b"k" * 32
 
@@ -34,7 +35,7 @@ def test_the_sealed_form() -> None:
     assert reports.take(sealed(1)[:23]) == ([], sealed(1)[:23])
 
 
-@pytest.mark.parametrize("bit", range(24 * 8))
+@every_row("bit", range(24 * 8))
 def test_no_flipped_bit_is_read(bit: int) -> None:
     """Wherever it is, and though a good report follows."""
     changed = bytearray(sealed(5955))

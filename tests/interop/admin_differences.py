@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3"}
+RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3", "5.5": "5.5.0"}
 """Line to the release of the tool."""
 
 _DATA_VERSION: Final = (
@@ -19,6 +19,20 @@ _DATA_VERSION: Final = (
 )
 _REVIVE: Final = "a row more: the topic of pop's check points, which 5.x has"
 _SETTINGS: Final = "the settings that there are: none of Netty or of the JVM, some of our own"
+_OF_5: Final = {
+    "brokerStatus": "the rows of 4.9, and `haProtocol`: none of acknowledgements and lite pulls",
+    "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
+    "exportConfigs": "`filterServerNums`, which 4.9 has",
+    "exportMetadata": f"{_DATA_VERSION}; `order` is not kept, as in 4.9",
+    "getBrokerConfig": _SETTINGS,
+    "getNamesrvConfig": _SETTINGS,
+    "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",
+    "skipAccumulatedMessage": "as 4.9: the tool computes and sets the offsets, not the broker",
+    "startMonitoring": (
+        "as 4.9: a pull outside of a queue is told (`reportDeleteMsgsEvent`), of which a 5.x "
+        "broker writes nothing"
+    ),
+}
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
         "brokerStatus": (
@@ -33,22 +47,8 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
         "statsAll": _REVIVE,
         "topicList": _REVIVE,
     },
-    "5.3": {
-        "brokerStatus": (
-            "the rows of 4.9, and `haProtocol`: none of acknowledgements and lite pulls"
-        ),
-        "clusterList": "`N` for the queue of lite pulls, which 4.9 does not have",
-        "exportConfigs": "`filterServerNums`, which 4.9 has",
-        "exportMetadata": f"{_DATA_VERSION}; `order` is not kept, as in 4.9",
-        "getBrokerConfig": _SETTINGS,
-        "getNamesrvConfig": _SETTINGS,
-        "resetOffsetByTime": "as 4.9: the tool computes and sets the offsets, not the broker",
-        "skipAccumulatedMessage": "as 4.9: the tool computes and sets the offsets, not the broker",
-        "startMonitoring": (
-            "as 4.9: a pull outside of a queue is told (`reportDeleteMsgsEvent`), of which a 5.x "
-            "broker writes nothing"
-        ),
-    },
+    "5.3": _OF_5,
+    "5.5": _OF_5,
 }
 """Line to command to what is different."""
 
@@ -77,13 +77,14 @@ ANSWERED: Final = {
     "resetMasterFlushOffset": "reset master flush offset to 0 success",
     "rocksDBConfigToJson": "export done",
     "checkRocksdbCqWriteProgress": "check doing, please wait and get the result from log",
+    "switchTimerEngine": "switchTimerEngine to FILE_TIME_WHEEL success",
     # As configured; test_auth.py asks brokers that have both.
     **dict.fromkeys(
         ("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"), _USERS
     ),
     **dict.fromkeys(("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"), _ACLS),
 }
-"""Command of 5.3.3 that a 4.9 broker has not and ours has, to what is printed."""
+"""Command of 5.x that a 4.9 broker has not and ours has, to what is printed."""
 SAME_WORDS: Final = (
     "setConsumeMode",
     "getSyncStateSet",
@@ -92,8 +93,18 @@ SAME_WORDS: Final = (
     "updateControllerConfig",
     "electMaster",
     "cleanBrokerMetadata",
+    "switchTimerEngine",
 )
 """Those of these commands to which a Java broker (without a controller) says the same."""
+NOT_YET: Final = (
+    "getBrokerLiteInfo",
+    "getParentTopicInfo",
+    "getLiteTopicInfo",
+    "getLiteClientInfo",
+    "getLiteGroupInfo",
+    "triggerLiteDispatch",
+)
+"""Commands of 5.5 about lite topics."""
 REFUSAL: Final = r"request type \d+ not supported"
 LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
 """Commands of 5.3.3 that read files and ask nobody."""
@@ -105,13 +116,14 @@ def as_markdown() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for line, commands in DIFFERS.items():
-        yield f"What mqadmin {RELEASES[line]} shows of ours:"
+    for commands in (DIFFERS["4.9"], _OF_5):
+        lines = [RELEASES[line] for line, those in DIFFERS.items() if those is commands]
+        yield f"What mqadmin {' and '.join(lines)} shows of ours:"
         yield ""
         for reason in dict.fromkeys(commands.values()):
             yield from _bullet([name for name, what in commands.items() if what == reason], reason)
         yield ""
-    yield "Commands of 5.3.3 that are refused, and what they are for:"
+    yield "Commands of 5.x that are refused, and what they are for:"
     yield ""
     for purpose in dict.fromkeys(NOTHING_FOR.values()):
         yield from _bullet([name for name, what in NOTHING_FOR.items() if what == purpose], purpose)

@@ -39,7 +39,7 @@ class Step:
     logged: it prints nothing and writes to the client's log, up to this: 20 s later, so it is begun
         with its phase, and its log is read in its place.
     file: what it writes under {export} is compared, too.
-    only: the line ("4.9", "5.3") whose mqadmin takes these arguments, where not both do.
+    only: the line ("4.9", "5", "5.5") whose mqadmin takes these arguments, where not all do.
     """
 
     command: str
@@ -75,10 +75,10 @@ CREATE: Final = Phase(
         Step("updateTopic", f"{_B} -t {ORDERED} -r 2 -w 2 -o true"),
         Step("updateTopic", f"{_B} -t {GONE}"),
         Step("updateTopic", f"{_B} -t {TRACED} -r 1 -w 1"),
-        Step("updateTopicList", f"{_B} -f {{topics}}", only="5.3"),
+        Step("updateTopicList", f"{_B} -f {{topics}}", only="5"),
         Step("updateSubGroup", f"{_C} {_G} -r 3 -q {RETRY_QUEUES}"),
         Step("updateSubGroup", f"{_B} -g {CLONE} -m true -d true -i 0 -w 1 -a true"),
-        Step("updateSubGroupList", f"{_B} -f {{groups}}", only="5.3"),
+        Step("updateSubGroupList", f"{_B} -f {{groups}}", only="5"),
         Step("topicRoute", _T, until="writeQueueNums"),
         *(
             Step(
@@ -103,7 +103,7 @@ ONLINE: Final = Phase(
         Step("topicRoute", "-t NoSuchTopic"),
         Step("topicStatus", _T),
         Step("topicStatus", "-t NoSuchTopic"),
-        Step("topicStatus", f"{_T} {_C}", only="5.3"),
+        Step("topicStatus", f"{_T} {_C}", only="5"),
         Step("topicClusterList", _T),
         Step("topicList", rows=True),
         Step("topicList", "-c", rows=True),
@@ -114,12 +114,12 @@ ONLINE: Final = Phase(
         Step("updateOrderConf", f"-t {ORDERED} -m delete"),
         Step("queryMsgById", "-i {offset_id}", only="4.9"),
         Step("queryMsgById", f"-i {{offset_id}} {_G} -d {{client}}", only="4.9"),
-        Step("queryMsgById", f"-i {{offset_id}} {_T}", only="5.3"),
-        Step("queryMsgById", f"-i {{offset_id}} {_T} {_G} -d {{client}}", only="5.3"),
+        Step("queryMsgById", f"-i {{offset_id}} {_T}", only="5"),
+        Step("queryMsgById", f"-i {{offset_id}} {_T} {_G} -d {{client}}", only="5"),
         Step("queryMsgByKey", f"{_T} -k key-3", until="[0-9A-F]{32}"),
         Step("queryMsgByKey", f"{_T} -k no-such-key"),
-        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 9999999999999 -m 1 {_C}", only="5.3"),
-        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 1", only="5.3"),
+        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 9999999999999 -m 1 {_C}", only="5"),
+        Step("queryMsgByKey", f"{_T} -k key-3 -b 0 -e 1", only="5"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}}"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}} -a"),
         Step("queryMsgByUniqueKey", f"{_T} -i {{unique_id}} {_G} -d {{client}}"),
@@ -145,7 +145,7 @@ ONLINE: Final = Phase(
         Step("consumerProgress", _G, rows=True),
         Step("consumerProgress", f"{_G} -s true", rows=True),
         Step("consumerProgress", "-g nobody"),
-        Step("consumerProgress", f"{_G} {_T} {_C}", rows=True, only="5.3"),
+        Step("consumerProgress", f"{_G} {_T} {_C}", rows=True, only="5"),
         Step("consumerStatus", _G),
         Step("consumerStatus", f"{_G} -i {{client}}", masked=True, rows=True),
         Step("consumerStatus", "-g nobody"),
@@ -160,9 +160,9 @@ ONLINE: Final = Phase(
         Step("brokerStatus", _C, masked=True, rows=True),
         Step("clusterList", masked=True),
         Step("clusterList", "-m", masked=True),
-        Step("clusterList", _C, masked=True, only="5.3"),
-        Step("haStatus", _B, masked=True, only="5.3"),
-        Step("haStatus", _C, masked=True, only="5.3"),
+        Step("clusterList", _C, masked=True, only="5"),
+        Step("haStatus", _B, masked=True, only="5"),
+        Step("haStatus", _C, masked=True, only="5"),
         Step("getBrokerConfig", _B, masked=True, rows=True),
         Step("getBrokerConfig", _C, masked=True, rows=True),
         Step("getNamesrvConfig", masked=True, rows=True),
@@ -203,15 +203,15 @@ CHANGE: Final = Phase(
         Step("cleanExpiredCQ", _C),
         Step("deleteExpiredCommitLog", _B),
         Step("deleteExpiredCommitLog", _C),
-        Step("updateColdDataFlowCtrGroupConfig", f"{_B} {_G} -v 4096", only="5.3"),
-        Step("updateColdDataFlowCtrGroupConfig", f"{_C} -g {CLONE} -v 8192", only="5.3"),
-        Step("getColdDataFlowCtrInfo", _B, rows=True, only="5.3"),
-        Step("removeColdDataFlowCtrGroupConfig", f"{_C} {_G}", only="5.3"),
-        Step("removeColdDataFlowCtrGroupConfig", f"{_B} -g nobody", only="5.3"),
-        Step("getColdDataFlowCtrInfo", _C, only="5.3"),
-        Step("setCommitLogReadAheadMode", f"{_B} -m 1", only="5.3"),
-        Step("setCommitLogReadAheadMode", f"{_C} -m 0", only="5.3"),
-        Step("setCommitLogReadAheadMode", f"{_B} -m 2", only="5.3"),
+        Step("updateColdDataFlowCtrGroupConfig", f"{_B} {_G} -v 4096", only="5"),
+        Step("updateColdDataFlowCtrGroupConfig", f"{_C} -g {CLONE} -v 8192", only="5"),
+        Step("getColdDataFlowCtrInfo", _B, rows=True, only="5"),
+        Step("removeColdDataFlowCtrGroupConfig", f"{_C} {_G}", only="5"),
+        Step("removeColdDataFlowCtrGroupConfig", f"{_B} -g nobody", only="5"),
+        Step("getColdDataFlowCtrInfo", _C, only="5"),
+        Step("setCommitLogReadAheadMode", f"{_B} -m 1", only="5"),
+        Step("setCommitLogReadAheadMode", f"{_C} -m 0", only="5"),
+        Step("setCommitLogReadAheadMode", f"{_B} -m 2", only="5"),
         Step("startMonitoring", rows=True, logged="=endRound"),
     ),
 )
@@ -270,6 +270,7 @@ BEYOND: Final = Phase(
         Step("copyAcl", "-f {broker} -t {broker} -s User:u"),
         Step("rocksDBConfigToJson", f"{_C} -t topics"),
         Step("checkRocksdbCqWriteProgress", _C),
+        Step("switchTimerEngine", f"{_C} -e F", only="5.5"),
     ),
 )
 """What a 4.9 broker has nothing for: asked of ours only, which must say so."""

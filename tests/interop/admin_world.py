@@ -76,11 +76,13 @@ _NEWER_VALUES: Final = tuple(
         (rf"(?m)^({CLUSTER} )?{TOPIC} {TOPIC}( .*)?\n", ""),
         # Its consumer has an offset in an empty queue only when a first pull was held and ended.
         (rf"(?m)^(%RETRY%{GROUP} ({GROUP} )?broker-a|.*topic=%RETRY%{GROUP}\b).*\n", ""),
+        # 5.5's key of an index entry ends with the place in the log.
+        (r"(?<=@<id>@)\d+", "<offset>"),
         # Its system topics.
-        (r"(?m)^.*(RMQ_SYS_TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
+        (r"(?m)^.*(RMQ_SYS_(ROCKSDB_)?TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
     )
 )
-"""Beside those, where a 5.3.3 broker is the other one."""
+"""Beside those, where a broker of 5.x is the other one."""
 _OWN_GROUPS: Final = re.compile(
     rf"(?!.*reportDeleteMsgsEvent).*(TOOLS_CONSUMER|__MONITOR_CONSUMER|{READERS}|"
     r"clientId=\S+@(<ms>|<object>#\d+))"
@@ -119,7 +121,7 @@ class AdminWorld:
 
     @property
     def line(self) -> str:
-        """Of the tool's release: "4.9" or "5.3"."""
+        """Of the tool's release: "4.9", "5.3" or "5.5"."""
         return self.version[:3]
 
     def start(self) -> None:
@@ -149,7 +151,7 @@ class AdminWorld:
         """All steps for this line; `outputs` has what they printed."""
         for phase in phases:
             getattr(self, phase.before)()
-            steps = [step for step in phase.steps if step.only in ("", self.line)]
+            steps = [step for step in phase.steps if self.line.startswith(step.only)]
             begun = {step: self._mqadmin(self._arguments(step)) for step in steps if step.logged}
             self.outputs.extend(self._run(step, begun.get(step)) for step in steps)
         with self._broker.client() as client:
@@ -235,7 +237,7 @@ class AdminWorld:
         else:
             self._namesrv = harness.name_server(self.kind, self._directory / "namesrv")
             given = self._facts["namesrv"] = self._namesrv.address
-        if self.kind == "java-5.3":
+        if self.kind in harness.KINDS_5:
             # Without its timers it fails to delete a topic. Writing down the 38 MB of their wheel
             # each second, when nobody has one, is a sixth of a processor.
             settings |= {"timerWheelEnable": "true", "timerFlushIntervalMs": "600000"}
@@ -320,7 +322,7 @@ class AdminWorld:
             text = text.replace(self._facts.get(name, name), f"<{name}>")
         text = text.replace(str(self._directory), "<directory>")
         text = "".join(" ".join(line.split()) + "\n" for line in text.splitlines())
-        for pattern, sign in (*_VALUES, *(_NEWER_VALUES if self.line == "5.3" else ())):
+        for pattern, sign in (*_VALUES, *(_NEWER_VALUES if self.line != "4.9" else ())):
             text = pattern.sub(sign, text)
         lines = [line for line in text.splitlines() if line and not _FRAME.match(line)]
         lines = [line for line in lines if not _OWN_GROUPS.match(line)]

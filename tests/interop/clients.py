@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,25 +16,20 @@ import pytest
 
 from tests.interop import harness
 from tests.interop.driver import Consumer, Driver, DriverError, Entry, Producer
-from tests.interop.java_peers import CLIENT_VERSIONS, IN_LONG_RUNS
+from tests.interop.java_peers import CLIENT_VERSIONS
 from tests.interop.processes import PeerError, wait_until
 
-OFTEN = tuple(each for each in CLIENT_VERSIONS if each not in IN_LONG_RUNS)
 _NUMBERS = itertools.count(1)
-
-
-def each_client(versions: Sequence[str] = OFTEN) -> list[Any]:
-    """All versions as parameters of a test; in a long run only those that are not named."""
-    return [
-        pytest.param(each, id=f"client-{each}", marks=[] if each in versions else pytest.mark.long)
-        for each in CLIENT_VERSIONS
-    ]
 
 
 def mostly_with(version: str) -> pytest.MarkDecorator:
     """With a client of this version; with those of the others in a long run only. For what
     waits ten seconds: the version is seldom what makes a difference there."""
-    return pytest.mark.parametrize("client", each_client([version]), indirect=True)
+    params = [
+        pytest.param(each, id=f"client-{each}", marks=[] if each == version else pytest.mark.long)
+        for each in CLIENT_VERSIONS
+    ]
+    return pytest.mark.parametrize("client", params, indirect=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class Client:
             "broker": (broker or self.cluster.broker).address,
         }
         self.driver.call("topic.create", topic=name, queues=queues, **where)
-        if self.cluster.broker.kind in harness.JAVA_5:
+        if self.cluster.broker.kind in harness.KINDS_5:
             wait_until(lambda: self._has_route(name), f"route of {name}")
         return name
 

@@ -1,7 +1,7 @@
 """Fixtures: one name server and one broker for the session, one JVM for each client version.
 
-`INTEROP_BROKER` and `INTEROP_NAMESRV` (ours, java-4.9, java-5.3, java-5.5) choose what is under
-test; Java against Java is how the scenarios themselves are validated.
+`INTEROP_BROKER` and `INTEROP_NAMESRV` (ours, java-4.9, java-5.5) choose what is under test; Java
+against Java is how the scenarios themselves are validated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from tests.interop.clients import (
     Client,
     Cluster,
     broker_beside,
-    each_client,
     wait_registered,
 )
 from tests.interop.driver import Driver
-from tests.interop.java_peers import missing_tools
+from tests.interop.java_peers import CLIENT_VERSIONS, missing_tools
 from tests.interop.replication import Group
 
 collect_ignore_glob = ["lib-*", "target"]
@@ -104,7 +103,7 @@ def another_broker(
         yield start
 
 
-@pytest.fixture(params=each_client())
+@pytest.fixture(params=CLIENT_VERSIONS, ids=lambda version: f"client-{version}")
 def client(
     request: pytest.FixtureRequest, cluster: Cluster, drivers: Callable[[str], Driver]
 ) -> Iterator[Client]:

@@ -46,7 +46,8 @@ def python_packages() -> Path:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         return [*pip, "--target", str(part), _PYTHON_CLIENT]
 
-    return fetched(f"lib-{_PYTHON_CLIENT.replace('==', '-')}", fetch)
+    name = f"lib-{_PYTHON_CLIENT.replace('==', '-')}-{sys.implementation.cache_tag}"
+    return fetched(name, fetch)
 
 
 def node_packages() -> Path:
@@ -61,14 +62,14 @@ def node_packages() -> Path:
 
 
 def _commands(
-    endpoints: str, directory: Path, jvm: Sequence[str], line: str
+    endpoints: str, directory: Path, jvm: Sequence[str]
 ) -> dict[str, Callable[[], list[str]]]:
     sources = INTEROP_DIR / "src" / "grpc"
 
     def java() -> list[str]:
         flags = (*QUICK_JVM, "-Xms32m", "-Xmx256m", *jvm)
         main = "grpc.GrpcClient"
-        return java_command(grpc_classpath(line), main, directory, jvm=flags, args=[endpoints])
+        return java_command(grpc_classpath(), main, directory, jvm=flags, args=[endpoints])
 
     return {
         "java": java,
@@ -94,22 +95,16 @@ class GrpcDriver:
     """The client of one language before one proxy."""
 
     def __init__(
-        self,
-        language: str,
-        endpoints: str,
-        directory: Path,
-        jvm: Sequence[str] = (),
-        *,
-        line: str = "5.5",
+        self, language: str, endpoints: str, directory: Path, jvm: Sequence[str] = ()
     ) -> None:
-        """jvm: more options of Java's. line: of the proxy, whose Java client is taken."""
+        """jvm: more options of Java's."""
         self.language = language
         env = {"HOME": str(directory)}
         if language == "python":
             env["PYTHONPATH"] = str(python_packages())
         if language == "node":
             env["NODE_PATH"] = str(node_packages())
-        command = _commands(endpoints, directory, jvm, line)[language]()
+        command = _commands(endpoints, directory, jvm)[language]()
         self._process = CommandProcess(f"grpc-{language}", command, directory, env)
 
     def submit(self, op: str, **arguments: Any) -> Future[Any]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from remoting.request_code import RequestCode
-from tests.interop.java_peers import QUICK_JVM, java_command, proxy_lib, server_lib
+from tests.interop.java_peers import LINE_5, QUICK_JVM, java_command, proxy_lib, server_lib
 from tests.interop.processes import PeerError, ServerProcess, wait_until
 from tests.support.our_broker import FrameClient
 from tools.chaos.free_ports import free_port
@@ -46,7 +46,9 @@ _ONLY_OURS = {
 }
 # The threads of its timers for arbitrary delays, which nobody uses here, never sleep for long.
 _ONLY_5 = {"timerWheelEnable": "false"}
-JAVA_5 = ("java-5.3", "java-5.5")
+KINDS_5 = ("java-5.3", "java-5.5")
+JAVA_5 = f"java-{LINE_5}"
+"""The kind of 5.x."""
 _LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>{log}</file>
@@ -143,7 +145,7 @@ class Broker:
     def start(self) -> Broker:
         """Start and wait for the boot line, whose port is the real one."""
         self._port = int(self.process.start().group(3))
-        if self.kind in JAVA_5 and self._namesrv is not None:
+        if self.kind in KINDS_5 and self._namesrv is not None:
             wait_until(self._registers, f"{self.process.name} registered", poll_s=0.2)
         return self
 
@@ -222,7 +224,7 @@ def broker(
     """
     port = port or free_port(-2, 1)
     store = store_dir or directory / "store"
-    special = {"ours": _ONLY_OURS, **dict.fromkeys(JAVA_5, _ONLY_5)}.get(kind, {})
+    special = {"ours": _ONLY_OURS, **dict.fromkeys(KINDS_5, _ONLY_5)}.get(kind, {})
     settings = {**_settings(name, port, store), **special, **(conf or {})}
     conf_path = _write_properties(directory / "broker.conf", settings)
     args = ["-c", str(conf_path), *(["-n", namesrv] if namesrv else [])]
@@ -284,7 +286,7 @@ def controller(
     directory: Path,
     settings: Mapping[str, str] | None = None,
     *,
-    kind: str = "java-5.3",
+    kind: str = JAVA_5,
     port: int | None = None,
     jvm: Sequence[str] = (),
 ) -> Controller:
@@ -335,14 +337,8 @@ class Proxy:
         return self.process.log_tail()
 
 
-def proxy(
-    directory: Path,
-    namesrv: str,
-    jvm: Sequence[str] = ("-Xms64m", "-Xmx256m"),
-    *,
-    line: str = "5.5",
-) -> Proxy:
-    """Java's proxy of `line`, with its files under `directory`, before the cluster of `broker`."""
+def proxy(directory: Path, namesrv: str, jvm: Sequence[str] = ("-Xms64m", "-Xmx256m")) -> Proxy:
+    """Java's proxy, with its files under `directory`, before the cluster of `broker`."""
     port = free_port()
     home = _java_home(directory)
     conf = directory / "proxy.json"
@@ -366,7 +362,7 @@ def proxy(
     main = "org.apache.rocketmq.proxy.ProxyStartup"
     flags = (*QUICK_JVM, *jvm, f"-Drocketmq.home.dir={home}")
     command = java_command(
-        f"{proxy_lib(line)}/*", main, home, jvm=flags, args=["-pc", str(conf), "-n", namesrv]
+        f"{proxy_lib()}/*", main, home, jvm=flags, args=["-pc", str(conf), "-n", namesrv]
     )
     env = {"ROCKETMQ_HOME": str(home), "RMQ_PROXY_HOME": str(home)}
     log = directory / "proxy.log"
@@ -380,7 +376,7 @@ def our_admin(directory: Path, *arguments: str, java_options: Sequence[str] = ()
 
 
 def java_admin(line: str, directory: Path, *arguments: str, jvm: Sequence[str] = ()) -> str:
-    """What the mqadmin of a Java release ("4.9", "5.3") prints. Raises PeerError when it fails."""
+    """What the mqadmin of a Java line ("4.9") prints. Raises PeerError when it fails."""
     home = _java_home(directory)
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     flags = (*QUICK_JVM, f"-Drocketmq.home.dir={home}", *jvm)

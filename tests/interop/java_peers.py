@@ -6,28 +6,32 @@ of 4.9.8, but no rocketmq-broker and no rocketmq-namesrv of that version: the ne
 so (`server_version`). `ROCKETMQ_49_LIB` may name the lib directory of another 4.9 release (for
 instance an unpacked 4.9.8 distribution), which is then used, and named, instead.
 Used by the test process and by prepare.py; builds run under a file lock, so parallel runs do not
-disturb each other.
+disturb each other. All of it lies beside the tests, or where TESTS_PEERS says: `.ci/run` keeps it
+there for the next run of this Java and this pom.xml, which may be of another checkout.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 INTEROP_DIR = Path(__file__).resolve().parent
-TARGET_DIR = INTEROP_DIR / "target"
-CLIENT_VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
-SERVER_LINES = ("4.9", "5.3", "5.5")
-PROXY_LINES = ("5.3", "5.5")
-IN_LONG_RUNS = ("5.3", "5.3.3")
-"""Of those, what runs with bin/test --long only; where the two differ in what a test proves, 5.3
-runs each time, too."""
+PEERS_DIR = Path(os.environ.get("TESTS_PEERS") or INTEROP_DIR)
+TARGET_DIR = PEERS_DIR / "target"
+LINE_5 = os.environ.get("INTEROP_5", "5.5")
+"""Which line stands for 5.x in every test: bin/test --long runs them once more with 5.3. Where the
+two differ in what a test proves, it names its line."""
+CLIENT_5 = {"5.3": "5.3.3", "5.5": "5.5.0"}[LINE_5]
+CLIENT_VERSIONS = ("4.9.8", CLIENT_5)
+SERVER_LINES = ("4.9", LINE_5)
 _GRPC_CLIENT = {"5.3": "5.0.8", "5.5": "5.2.0"}
 """rocketmq-client-java has a count of its own: the one that was new when a proxy was."""
 _CENTRAL_SERVER = {"4.9": "4.9.7", "5.3": "5.3.3", "5.5": "5.5.0"}
@@ -79,48 +83,48 @@ def driver_classpath(version: str) -> str:
     """Class path of our driver, compiled against the client `version`."""
     lib = _jars(version, "clients")
     sources = sorted((INTEROP_DIR / "src" / "interop").glob("*.java"))
-    jar = TARGET_DIR / f"driver-{version}.jar"
-    return f"{_compiled(jar, sources, lib, 'interop')}:{lib}/*"
+    return f"{_compiled(f'driver-{version}', sources, lib, 'interop')}:{lib}/*"
 
 
 def bench_classpath() -> str:
     """Class path of what tests/bench measures with: a 4.9.8 client (src/bench)."""
     lib = _jars("4.9.8", "clients")
     sources = sorted((INTEROP_DIR / "src" / "bench").glob("*.java"))
-    return f"{_compiled(TARGET_DIR / 'bench-4.9.8.jar', sources, lib, 'bench')}:{lib}/*"
+    return f"{_compiled('bench-4.9.8', sources, lib, 'bench')}:{lib}/*"
 
 
-def _compiled(jar: Path, sources: Sequence[Path], lib: Path, package: str) -> Path:
-    """`jar`, made of `sources`, all of `package`, when it is not there or one of them is newer."""
-    classes = TARGET_DIR / f"classes-{jar.stem}"
-    newest = max(source.stat().st_mtime for source in sources)
+def _compiled(name: str, sources: Sequence[Path], lib: Path, package: str) -> Path:
+    """A jar of `sources`, all of `package`, by their content; made when it is not there."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    jar = TARGET_DIR / f"{name}-{digest[:8]}.jar"
     with _locked("build"):
-        if not jar.exists() or jar.stat().st_mtime < newest:
-            classes.mkdir(parents=True, exist_ok=True)
-            command = ["javac", "-nowarn", "-d", str(classes), "-cp", f"{lib}/*"]
-            _run([*command, *map(str, sources)], timeout_s=120)
-            # An archive of classes is made of jars only.
-            _run(["jar", "--create", "--file", str(jar), "-C", str(classes), package], 60)
+        if not jar.exists():
+            with tempfile.TemporaryDirectory(dir=TARGET_DIR) as work:
+                command = ["javac", "-nowarn", "-d", work, "-cp", f"{lib}/*"]
+                _run([*command, *map(str, sources)], timeout_s=120)
+                # An archive of classes is made of jars only.
+                part = Path(work, jar.name)
+                _run(["jar", "--create", "--file", str(part), "-C", work, package], 60)
+                part.rename(jar)
     return jar
 
 
-def proxy_lib(line: str) -> Path:
+def proxy_lib(line: str = LINE_5) -> Path:
     """Directory with the jars of the proxy of `line` ("5.3" or "5.5")."""
     return _jars(_CENTRAL_SERVER[line], "proxy")
 
 
-def grpc_classpath(line: str) -> str:
+def grpc_classpath(line: str = LINE_5) -> str:
     """Class path of our class around the Java client that speaks gRPC to a proxy of `line`."""
     version = _GRPC_CLIENT[line]
     lib = _jars(version, "grpc")
     sources = [INTEROP_DIR / "src" / "grpc" / "GrpcClient.java"]
-    jar = TARGET_DIR / f"grpc-{version}.jar"
-    return f"{_compiled(jar, sources, lib, 'grpc')}:{lib}/*"
+    return f"{_compiled(f'grpc-{version}', sources, lib, 'grpc')}:{lib}/*"
 
 
 def archive_path(classpath: str) -> Path:
     """Where the archive of the classes of a class path is, once prepare.py has made it."""
-    name = re.sub(r"[^\w.-]+", "-", classpath.replace(str(INTEROP_DIR), "")).strip("-")
+    name = re.sub(r"[^\w.-]+", "-", classpath.replace(str(PEERS_DIR), "")).strip("-")
     return TARGET_DIR / f"{name}.jsa"
 
 
@@ -171,8 +175,8 @@ def _jars(version: str, profile: str) -> Path:
 
 
 def fetched(name: str, command: Callable[[Path], Sequence[str]]) -> Path:
-    """The directory `name` of this one, which `command` fills when it is not there yet."""
-    lib = INTEROP_DIR / name
+    """The directory `name` of PEERS_DIR, which `command` fills when it is not there yet."""
+    lib = PEERS_DIR / name
     with _locked("build"):
         if not lib.exists():
             part = TARGET_DIR / f"{name}.part"
@@ -193,7 +197,7 @@ def _run(command: list[str], timeout_s: float) -> None:
 
 @contextmanager
 def _locked(name: str) -> Iterator[None]:
-    TARGET_DIR.mkdir(exist_ok=True)
+    TARGET_DIR.mkdir(parents=True, exist_ok=True)
     with (TARGET_DIR / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -44,7 +44,7 @@ TOPIC: Final = "T"
 QUEUES: Final = 4
 HEARTBEAT_S: Final = 3.0
 """A broker is dead to the controller when it has been silent for so long."""
-KINDS: Final = {"J": "java-5.3", "O": "ours"}
+KINDS: Final = {"J": harness.JAVA_5, "O": "ours"}
 _WAIT_S: Final = 90.0
 _ALL_S: Final = 150.0
 _CHAINED_S: Final = 20.0
@@ -149,7 +149,7 @@ class Controllers:
             harness.controller(
                 root / f"controller-{number}",
                 {**_SCANS, **conf, **(guard.servers if kind == "ours" else {})},
-                kind="ours" if kind == "ours" else "java-5.3",
+                kind="ours" if kind == "ours" else harness.JAVA_5,
                 port=ports[number],
                 jvm=guard.jvm,
             )

@@ -1,15 +1,13 @@
 """Makes the Java peers ready before tests want them: jars, our driver, archives of their classes.
 
-Run by bin/test beside the other steps (python -m tests.interop.prepare [long]; with "long" those
-releases, too, that only a long run needs). Nothing needs it: a test fetches and compiles what is
-not there, and a JVM without an archive starts more slowly. An archive is made by a JVM that runs
-for a moment and has then loaded what most tests need.
+Run by bin/test beside the other steps (python -m tests.interop.prepare). Nothing needs it: a test
+fetches and compiles what is not there, and a JVM without an archive starts more slowly. An archive
+is made by a JVM that runs for a moment and has then loaded what most tests need.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +19,6 @@ from tests.interop.grpc_drivers import GrpcDriver, node_packages, python_package
 from tests.interop.grpc_drivers import missing_tools as missing_clients
 from tests.interop.java_peers import (
     CLIENT_VERSIONS,
-    IN_LONG_RUNS,
-    PROXY_LINES,
     QUICK_JVM,
     QUIET_JVM,
     SERVER_LINES,
@@ -42,21 +38,14 @@ def main() -> None:
     """Everything that is not there yet."""
     if missing_tools() is not None:
         return
-    left_out = () if "long" in sys.argv[1:] else IN_LONG_RUNS
     work: list[Callable[[Path], None]] = []
     for version in CLIENT_VERSIONS:
-        if version in left_out:
-            continue
         classpath = driver_classpath(version)
         work.append(lambda scratch, v=version, c=classpath: _archive_client(scratch, v, c))  # type: ignore[misc]
     for line in SERVER_LINES:
-        if line in left_out:
-            continue
         classpath = f"{server_lib(line)}/*"
         work.append(lambda scratch, n=line, c=classpath: _archive_server(scratch, n, c))  # type: ignore[misc]
-    for line in PROXY_LINES:
-        if line not in left_out:
-            work.append(lambda scratch, n=line: _archive_proxy(scratch, n))  # type: ignore[misc]
+    work.append(_archive_proxy)
     with ThreadPoolExecutor() as pool, tempfile.TemporaryDirectory() as scratch:
         begun = [pool.submit(one, Path(scratch, str(n))) for n, one in enumerate(work)]
         for done in begun:
@@ -89,23 +78,21 @@ def _archive_client(scratch: Path, version: str, classpath: str) -> None:
     _put_in_place(part, classpath)
 
 
-def _archive_proxy(scratch: Path, line: str) -> None:
+def _archive_proxy(scratch: Path) -> None:
     """A proxy before a broker of ours, and its client, which looks for a topic that has no route;
     the clients in other languages are fetched."""
     python_packages()
     if missing_clients("node") is None:
         node_packages()
-    classpaths = (f"{proxy_lib(line)}/*", grpc_classpath(line))
+    classpaths = (f"{proxy_lib()}/*", grpc_classpath())
     parts = [_part(classpath) for classpath in classpaths]
     if None in parts:
         return
     names = harness.name_server("ours", scratch / "namesrv").start()
     broker = harness.broker("ours", scratch / "broker", names.address).start()
     at_exit = [f"-XX:ArchiveClassesAtExit={part}" for part in parts]
-    heap = (*_PROXY_HEAP, at_exit[0])
-    proxy = harness.proxy(scratch / "proxy", names.address, heap, line=line).start()
-    where, flags = scratch / "client", (at_exit[1], *QUIET_JVM)
-    client = GrpcDriver("java", proxy.endpoints, where, flags, line=line)
+    proxy = harness.proxy(scratch / "proxy", names.address, (*_PROXY_HEAP, at_exit[0])).start()
+    client = GrpcDriver("java", proxy.endpoints, scratch / "client", (at_exit[1], *QUIET_JVM))
     try:
         client.producer("nowhere")
     except DriverError as error:
@@ -121,8 +108,7 @@ def _archive_proxy(scratch: Path, line: str) -> None:
 
 def _part(classpath: str) -> Path | None:
     """Where the archive is written first; None when it is there and newer than what it is made
-    of, the driver's jar, which the tests compile anew. An older one is deleted: a JVM that has one
-    makes none."""
+    of. An older one is deleted: a JVM that has one makes none."""
     path, first = archive_path(classpath), Path(classpath.partition(":")[0].removesuffix("/*"))
     if path.exists() and path.stat().st_mtime > first.stat().st_mtime:
         return None

@@ -20,6 +20,7 @@ from remoting.remoting_serializable import loads_lenient
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, by_queue
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.replication import Group, start_all, wait_caught_up
 from tests.support.our_broker import FrameClient
@@ -48,7 +49,7 @@ class Acting:
             | (_SOON if kinds == ("ours", "ours") else {}),
         )
         self.slave = self.group.slaves[0]
-        self.client = Client(drivers("5.3.3"), Cluster(self.namesrv, self.group.master))
+        self.client = Client(drivers(CLIENT_5), Cluster(self.namesrv, self.group.master))
 
     def start(self) -> Acting:
         self.namesrv.start()
@@ -76,10 +77,10 @@ class Acting:
 @pytest.fixture(
     params=[
         pytest.param(("ours", "ours", "ours"), marks=pytest.mark.long),
-        pytest.param(("java-5.3", "ours", "ours"), marks=pytest.mark.slow),
-        pytest.param(("ours", "java-5.3", "java-5.3"), marks=pytest.mark.long),
-        pytest.param(("java-5.3", "java-5.3", "ours"), marks=pytest.mark.long),
-        pytest.param(("java-5.3", "ours", "java-5.3"), marks=pytest.mark.long),
+        pytest.param((harness.JAVA_5, "ours", "ours"), marks=pytest.mark.slow),
+        pytest.param(("ours", harness.JAVA_5, harness.JAVA_5), marks=pytest.mark.long),
+        pytest.param((harness.JAVA_5, harness.JAVA_5, "ours"), marks=pytest.mark.long),
+        pytest.param((harness.JAVA_5, "ours", harness.JAVA_5), marks=pytest.mark.long),
     ],
     ids=lambda kinds: f"{kinds[0]}-namesrv-{kinds[1]}-master-{kinds[2]}-slave",
 )
@@ -135,7 +136,7 @@ def test_codes_of_modes_that_are_off(tmp_path: Path, role: str) -> None:
     """Java's answers are the golden ones, and ours are Java's."""
     golden: list[dict[str, Any]] = json.loads(GOLDEN.read_text())[role]
     conf = {"brokerRole": "SLAVE", "brokerId": "1"} if role == "slave" else {}
-    for kind in ("java-5.3", "ours"):
+    for kind in (harness.JAVA_5, "ours"):
         broker = harness.broker(kind, tmp_path / kind, None, conf=conf).start()
         try:
             with broker.client() as client:

@@ -1,6 +1,6 @@
 """A Java broker with storeType=defaultRocksDB, then ours on what bin/mqadopt makes of its store,
-then the Java broker on what it makes of ours: every message at its place, offsets, pops, and a queue
-whose messages have all expired."""
+then the Java broker on what it makes of ours: every message at its place, offsets, pops, and a
+queue whose messages have all expired."""
 
 from __future__ import annotations
 

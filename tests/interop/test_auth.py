@@ -1,4 +1,4 @@
-"""Users and ACLs of 5.x: ours and a 5.3.3 broker, asked the same, answer the same.
+"""Users and ACLs of 5.x: ours and a 5.5.0 broker, asked the same, answer the same.
 
 One broker of each kind with the same settings. Requests are signed and sent as they are, and the
 answers compared: of the twelve operators' codes, of wrong senders, and of random ACLs, whose
@@ -27,6 +27,7 @@ from tests.interop import harness
 from tests.interop.accounts import ACCOUNTS
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, DriverError
+from tests.interop.java_peers import CLIENT_5
 from tests.support.our_broker import FrameClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -108,7 +109,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, namesrv: harness.NameServer) 
         (conf / "plain_acl.yml").write_text(ACCOUNTS)
     home = {"rocketmqHome": str(directory / "ours" / "java-home")}
     brokers = [
-        harness.broker("java-5.3", directory / "java", None, name="broker-auth", conf=SETTINGS),
+        harness.broker("java-5.5", directory / "java", None, name="broker-auth", conf=SETTINGS),
         harness.broker(
             "ours", directory / "ours", namesrv.address, name="broker-auth", conf=SETTINGS | home
         ),
@@ -369,7 +370,7 @@ COMMANDS: Final = (
 @pytest.fixture
 def signing(drivers: Callable[[str], Driver]) -> Iterator[Driver]:
     """A 5.3.3 driver whose mqadmin signs as root."""
-    driver = drivers("5.3.3")
+    driver = drivers(CLIENT_5)
     tools = driver.ledger_path("unused").parent / "mqadmin" / "conf" / "tools.yml"
     tools.parent.mkdir(parents=True, exist_ok=True)
     tools.write_text(TOOLS)
@@ -413,8 +414,8 @@ def plain(text: str) -> str:
 def client(
     drivers: Callable[[str], Driver], namesrv: harness.NameServer, pair: Pair
 ) -> Iterator[Client]:
-    wait_registered(drivers("5.3.3"), namesrv.address, pair.ours)
-    client = Client(drivers("5.3.3"), Cluster(namesrv, pair.ours))
+    wait_registered(drivers(CLIENT_5), namesrv.address, pair.ours)
+    client = Client(drivers(CLIENT_5), Cluster(namesrv, pair.ours))
     yield client
     client.end()
 

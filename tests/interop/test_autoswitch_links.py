@@ -50,7 +50,9 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Broker]:
     controller = harness.controller(root / "controller").start()
     conf = {**SETTINGS, "controllerAddr": controller.address}
     try:
-        broker = harness.broker("java-5.3", root / "java", None, name="links", conf=conf).start()
+        broker = harness.broker(
+            harness.JAVA_5, root / "java", None, name="links", conf=conf
+        ).start()
         yield broker
         broker.kill()
     finally:
@@ -174,7 +176,7 @@ def test_a_java_slave_follows_our_master(tmp_path: Path) -> None:
     ours = ServedMember(root, controller.address, "ledbyus")
     conf = {**SETTINGS, "brokerClusterName": "MemberCluster", "controllerAddr": controller.address}
     java = harness.broker(
-        "java-5.3", tmp_path / "java", name_server.address, name="ledbyus", conf=conf
+        harness.JAVA_5, tmp_path / "java", name_server.address, name="ledbyus", conf=conf
     )
     try:
         ours.wait_for(Lead(1))

@@ -19,6 +19,7 @@ from tests.broker.send.test_send_message_processor import batch_body
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, by_queue
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.test_producers import content
 from tests.support.our_broker import FrameClient, drain
@@ -153,7 +154,7 @@ def batch_files(store: Path) -> dict[str, bytes]:
 def test_a_store_is_handed_over_and_back(tmp_path: Path) -> None:
     store, high = tmp_path / "store", 0
     seen: list[Any] = []
-    for turn, kind in enumerate(("java-5.3", "ours", "java-5.3")):
+    for turn, kind in enumerate((harness.JAVA_5, "ours", harness.JAVA_5)):
         with served(kind, tmp_path / f"turn-{turn}", store) as client:
             if not turn:
                 create(client)
@@ -179,7 +180,7 @@ def test_javas_producer_and_consumer(
 ) -> None:
     """A 5.3.3 producer's batches are stored as one record each; its consumer gets single messages,
     and mqadmin finds them by their queue offsets."""
-    client = Client(drivers("5.3.3"), cluster)
+    client = Client(drivers(CLIENT_5), cluster)
     topic = client.group().replace("group", "batches")
     with cluster.broker.client() as broker:
         create(broker, topic, 2)

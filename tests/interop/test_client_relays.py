@@ -16,6 +16,7 @@ from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.remoting_serializable import loads_lenient
 from tests.interop.clients import Client, Cluster, mostly_with
 from tests.interop.driver import Consumer, Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -164,7 +165,7 @@ def test_a_message_is_consumed_directly(client: Client, asked: Consumer) -> None
 
 
 @pytest.mark.slow
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 def test_a_reset_of_an_online_group(client: Client) -> None:
     """Everything comes a second time, and what is committed afterwards is the end again."""
     consumer = consumed(client)
@@ -195,7 +196,7 @@ def test_one_queue_by_mqadmin_of_5_x(client: Client, clients: Callable[[str], Cl
     before = committed(client, consumer.group, consumer.topic)
     where = ("-b", client.cluster.broker.address, "-q", "2", "-o", "3", "-s", "0")
     arguments = ("-g", consumer.group, "-t", consumer.topic, *where)
-    text = admin(clients("5.3.3"), "resetOffsetByTime", *arguments)
+    text = admin(clients(CLIENT_5), "resetOffsetByTime", *arguments)
     assert "reset consumer offset to 3" in text, text
     after = [*before[:2], 3, *before[3:]]
     assert committed(client, consumer.group, consumer.topic) == after

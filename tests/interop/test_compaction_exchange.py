@@ -17,6 +17,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.support.compaction_client import Ledger, create_topic, read_all
 from tests.support.our_broker import FrameClient
@@ -65,7 +66,7 @@ def wait_compacted(client: FrameClient, ledger: Ledger) -> None:
 
 def test_a_store_goes_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer) -> None:
     port, ledger, chooser = free_port(-2, 1), Ledger(), random.Random(5)
-    for turn, kind in enumerate(("ours", "java-5.3", "ours", "java-5.3")):
+    for turn, kind in enumerate(("ours", harness.JAVA_5, "ours", harness.JAVA_5)):
         with served(kind, tmp_path, namesrv.address, port) as client:
             if not turn:
                 create_topic(client, TOPIC)
@@ -92,7 +93,7 @@ def test_a_java_consumer_reads_what_is_left(
             send_some(client, ledger, random.Random(6))
             wait_compacted(client, ledger)
             left = read_all(client, TOPIC, 0)
-        java = Client(drivers("5.3.3"), Cluster(cluster.namesrv, broker))
+        java = Client(drivers(CLIENT_5), Cluster(cluster.namesrv, broker))
         consumer = java.push(TOPIC, orderly=True)
         received = consumer.wait_for(len(left))
         offsets = [entry.queue_offset for entry in received]

@@ -51,7 +51,7 @@ SAID = {
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     root = tmp_path_factory.mktemp("console-java")
     names = harness.name_server("ours", root / "names").start()
-    broker = harness.broker("java-5.3", root / "broker", names.address)
+    broker = harness.broker(harness.JAVA_5, root / "broker", names.address)
     try:
         with harness.served(broker) as client, ExitStack() as stack:
             assert client.send(TOPIC, 0, b"told by Java").code == 0

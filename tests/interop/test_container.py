@@ -20,6 +20,7 @@ from tests.broker.container.container_world import (
     our_container,
 )
 from tests.interop.driver import Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient
 
@@ -67,7 +68,7 @@ class Sender:
 def test_java_adds_and_removes_a_broker_while_others_are_sent_to(
     drivers: Callable[[str], Driver], tmp_path: Path
 ) -> None:
-    tool = drivers("5.3.3")
+    tool = drivers(CLIENT_5)
     first, second = (broker_file(tmp_path, name) for name in "ab")
     third = broker_file(tmp_path, "c")
     with our_container(tmp_path) as container:

@@ -168,7 +168,7 @@ class Broker:
 Start = Callable[..., Broker]
 
 
-@pytest.fixture(scope="module", params=["java-5.3", "ours"])
+@pytest.fixture(scope="module", params=[harness.JAVA_5, "ours"])
 def controller(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[harness.Controller]:
@@ -349,7 +349,9 @@ def test_a_member_follows_a_java_master_and_takes_over(
         "allAckInSyncStateSet": "true",
         "mappedFileSizeCommitLog": str(1 << 20),
     }
-    java = harness.broker("java-5.3", tmp_path / "java", None, name="mixed", conf=settings).start()
+    java = harness.broker(
+        harness.JAVA_5, tmp_path / "java", None, name="mixed", conf=settings
+    ).start()
     try:
         with java.client() as client:
             sent = [client.send("T", 0, b"%d" % number) for number in range(20)]

@@ -54,7 +54,7 @@ _WAIT_S = 30
 class Places:
     """What all groups share."""
 
-    def __init__(self, root: Path, controller: str = "java-5.3") -> None:
+    def __init__(self, root: Path, controller: str = harness.JAVA_5) -> None:
         settings = {"scanNotActiveBrokerInterval": "500", "scanInactiveMasterInterval": "1000"}
         if controller == "ours":
             settings["leaderWarmUpMillis"] = "1000"
@@ -69,7 +69,9 @@ class Places:
         self.controller.kill()
 
 
-@pytest.fixture(scope="module", params=["java-5.3", pytest.param("ours", marks=pytest.mark.long)])
+@pytest.fixture(
+    scope="module", params=[harness.JAVA_5, pytest.param("ours", marks=pytest.mark.long)]
+)
 def places(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Places]:
@@ -500,7 +502,7 @@ def test_failover_between_ours_and_java(places: Places, tmp_path: Path) -> None:
     try:
         ours = group.add()
         assert group.wait_for_master() == 1
-        java = group.add("java-5.3")
+        java = group.add(harness.JAVA_5)
         taken: list[bytes] = []
         for master, follower, broker in ((1, 2, ours), (2, 1, java), (1, 2, ours)):
             group.wait_for_set(1, 2)

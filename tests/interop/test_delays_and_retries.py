@@ -10,6 +10,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client, mostly_with
 from tests.interop.driver import Entry
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tools.admin_client import AdminClient, NameServers
 from tools.command_line import wall_clock_ms
@@ -77,7 +78,7 @@ def test_a_refused_message_comes_back_by_its_levels(client: Client, quick: harne
     assert (tags[3], tags[17], tags[4]) == ("标签#1", "TagB#1", "TagA")
 
 
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 def test_what_is_never_consumed_becomes_a_dead_letter(
     client: Client, quick: harness.Broker, tmp_path: Path
 ) -> None:

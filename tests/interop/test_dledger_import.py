@@ -15,6 +15,7 @@ from store.store_checker import check_store
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered
 from tests.interop.driver import Driver, DriverError, Entry, by_queue
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.test_transactions import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
 from tools.chaos.free_ports import free_port
@@ -47,7 +48,7 @@ class DledgerGroup:
         peers = ";".join(f"n{n}-127.0.0.1:{port}" for n, port in enumerate(ports))
         self.brokers = [
             harness.broker(
-                "java-5.3",
+                harness.JAVA_5,
                 directory / f"n{n}",
                 namesrv.address,
                 name=NAME,
@@ -100,7 +101,7 @@ class DledgerGroup:
 def group(
     tmp_path: Path, namesrv: harness.NameServer, drivers: Callable[[str], Driver]
 ) -> Iterator[DledgerGroup]:
-    made = DledgerGroup(tmp_path, namesrv, drivers("5.3.3"))
+    made = DledgerGroup(tmp_path, namesrv, drivers(CLIENT_5))
     yield made
     made.kill()
 
@@ -126,7 +127,7 @@ def test_a_group_moves_to_a_broker_of_ours(
     drivers: Callable[[str], Driver],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    driver = drivers("5.3.3")
+    driver = drivers(CLIENT_5)
     group.start()
     leader = group.leader()
     client = Client(driver, Cluster(namesrv, leader))

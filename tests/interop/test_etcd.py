@@ -320,7 +320,7 @@ def test_a_broker_of_rocketmq_finds_the_next_controller(tmp_path: Path) -> None:
     conf |= {"brokerRole": "SLAVE", "brokerId": "-1"}
     brokers = []
     try:
-        for number, kind in ((1, "ours"), (2, "java-5.3")):
+        for number, kind in ((1, "ours"), (2, harness.JAVA_5)):
             brokers.append(
                 harness.broker(
                     kind, tmp_path / str(number), namesrv.address, name="group", conf=conf

@@ -18,7 +18,7 @@ import pytest
 
 from conf.compiled_modules import OFF, VARIABLE
 from tests.interop import harness
-from tests.interop.java_peers import driver_classpath
+from tests.interop.java_peers import CLIENT_5, driver_classpath
 from tests.interop.processes import wait_until
 from tests.support.our_broker import OurBroker
 from tests.support.program import own_interpreters
@@ -60,7 +60,7 @@ def name_server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.long
 def test_java(name_server: str, tmp_path: Path) -> None:
-    java = ["java", f"-Duser.home={tmp_path}", "-cp", driver_classpath("5.3.3")]
+    java = ["java", f"-Duser.home={tmp_path}", "-cp", driver_classpath(CLIENT_5)]
     sent = run([*java, "Producer.java", name_server, "Hello", *TEXTS], EXAMPLES / "java")
     assert [line.split()[0] for line in sent] == ["SEND_OK"] * 2
     taken = run([*java, "Consumer.java", name_server, "Hello", "2"], EXAMPLES / "java")

@@ -51,7 +51,7 @@ def turn(kind: str, directory: Path, store: Path, so_far: int) -> int:
     return total
 
 
-@pytest.mark.parametrize("java", ["java-4.9", "java-5.3"])
+@pytest.mark.parametrize("java", ["java-4.9", harness.JAVA_5])
 def test_a_store_is_handed_over_and_back(tmp_path: Path, java: str) -> None:
     total = 0
     for number, kind in enumerate(("ours", java, "ours")):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, Entry
 from tests.interop.test_store_exchange import Exchange, check_serves
@@ -84,7 +85,7 @@ def send(client: Client, topic: str, first: int, count: int) -> list[Entry]:
 def test_a_store_changes_hands(
     exchange: Exchange, directories: Directories, broker_kind: str, java_first: bool
 ) -> None:
-    kinds = ["java-5.3", broker_kind]
+    kinds = [harness.JAVA_5, broker_kind]
     if not java_first:
         kinds.reverse()
     first = exchange.open(kinds[0])

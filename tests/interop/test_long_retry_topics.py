@@ -23,7 +23,7 @@ RETRY = f"%RETRY%{GROUP_NAME}_{TOPIC}"
 
 @pytest.mark.parametrize(
     ("kind", "dispatches"),
-    [("java-5.3", True), pytest.param("java-4.9", False, marks=pytest.mark.long)],
+    [(harness.JAVA_5, True), pytest.param("java-4.9", False, marks=pytest.mark.long)],
 )
 def test_a_java_slave_of_our_master(
     tmp_path: Path, namesrv: harness.NameServer, kind: str, dispatches: bool

@@ -277,7 +277,7 @@ def both(
     """(5.3.3's, ours)."""
     driver = drivers("4.9.8")
     root = tmp_path_factory.mktemp("metrics")
-    return _shown("java-5.3", root / "java", driver), _shown("ours", root / "ours", driver)
+    return _shown(harness.JAVA_5, root / "java", driver), _shown("ours", root / "ours", driver)
 
 
 def test_the_shared_metrics_have_the_same_labels(both: tuple[Series, Series]) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import pytest
 
 from tests.interop.driver import Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.mixed_groups import (
     CLUSTER,
     HEARTBEAT_S,
@@ -123,7 +124,7 @@ def test_an_election(
 ) -> None:
     group = groups(shape)
     try:
-        play(group, cause, drivers("5.3.3"))
+        play(group, cause, drivers(CLIENT_5))
     except BaseException:
         print(group.logs())
         groups(None)
@@ -254,7 +255,7 @@ def test_mqadmin_shows_ours_as_java_brokers(
     groups: Callable[..., MixedGroup], drivers: Callable[[str], Driver]
 ) -> None:
     """In one group, so that everything but the address and the id has to be the same."""
-    group, driver = groups(("JOO", "dledger", 1)), drivers("5.3.3")
+    group, driver = groups(("JOO", "dledger", 1)), drivers(CLIENT_5)
     group.wait_for_all()
     master, epoch = group.master()
     printed = driver.mqadmin(
@@ -336,7 +337,7 @@ def test_mqadmin_prints_the_same_of_our_controller(
     for kind in ("dledger", "ours"):
         groups(None)
         group = groups(("OOO", kind, 1))
-        printed.append([told(group, drivers("5.3.3"), step) for step in STEPS])
+        printed.append([told(group, drivers(CLIENT_5), step) for step in STEPS])
         groups(None)
     different = {
         step: [*difflib.unified_diff(java, ours, "java", "ours", "", "", 1, "")]

@@ -11,6 +11,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.support.our_broker import FrameClient
 
@@ -18,9 +19,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
 
 _PAIRS = [
     ("java-4.9", "under-test", "4.9.8"),
-    ("java-5.3", "under-test", "5.3.3"),
+    (harness.JAVA_5, "under-test", CLIENT_5),
     ("under-test", "java-4.9", "4.9.8"),
-    ("under-test", "java-5.3", "5.3.3"),
+    ("under-test", harness.JAVA_5, CLIENT_5),
 ]
 
 
@@ -84,7 +85,7 @@ def test_new_topics_have_routes_everywhere_when_their_sends_are_answered(
     """RocketMQ 4.9 registers without waiting, so that now and then a route is missing there."""
     if broker_kind != "ours":
         pytest.skip("about our broker")
-    kinds = (namesrv_kind, "java-4.9", "java-5.3")
+    kinds = (namesrv_kind, "java-4.9", harness.JAVA_5)
     servers = [harness.name_server(k, tmp_path / f"ns-{i}").start() for i, k in enumerate(kinds)]
     addresses = ";".join(server.address for server in servers)
     broker = harness.broker(broker_kind, tmp_path / "broker", addresses).start()

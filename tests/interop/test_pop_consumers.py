@@ -16,6 +16,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client, Cluster
 from tests.interop.driver import Consumer, Driver, by_queue
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -35,7 +36,7 @@ def broker(another_broker: AnotherBroker) -> harness.Broker:
 
 @pytest.fixture
 def client(cluster: Cluster, drivers: Callable[[str], Driver]) -> Iterator[Client]:
-    made = Client(drivers("5.3.3"), cluster)
+    made = Client(drivers(CLIENT_5), cluster)
     yield made
     made.end()
 

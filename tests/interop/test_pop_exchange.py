@@ -167,7 +167,7 @@ def test_java_goes_on_with_our_pops(tmp_path: Path) -> None:
     with served("ours", tmp_path, port, v2=False) as client:
         send(client, ledger, 0, 80)
         open_pops(client, ledger, 50)
-    with served("java-5.3", tmp_path, port, v2=False, is_last=True) as client:
+    with served(harness.JAVA_5, tmp_path, port, v2=False, is_last=True) as client:
         finish(client, ledger, 80)
     assert ledger.topics == {TOPIC, f"%RETRY%{GROUP}_{TOPIC}"}
     assert set(ledger.handed_out.values()) == {1, 2}
@@ -177,9 +177,9 @@ def test_java_goes_on_with_our_pops(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kinds", "versions"),
     [
-        (("ours", "java-5.3", "ours"), (False, True, True)),
-        (("java-5.3", "ours", "java-5.3"), (False, True, False)),
-        (("java-5.3", "ours", "java-5.3"), (True, True, True)),
+        (("ours", harness.JAVA_5, "ours"), (False, True, True)),
+        ((harness.JAVA_5, "ours", harness.JAVA_5), (False, True, False)),
+        ((harness.JAVA_5, "ours", harness.JAVA_5), (True, True, True)),
     ],
 )
 def test_there_and_back(tmp_path: Path, kinds: tuple[str, ...], versions: tuple[bool, ...]) -> None:
@@ -204,8 +204,8 @@ def test_there_and_back(tmp_path: Path, kinds: tuple[str, ...], versions: tuple[
 @pytest.mark.parametrize(
     "kinds",
     [
-        ("ours", "java-5.3", "ours"),
-        ("java-5.3", "ours", "java-5.3"),
+        ("ours", harness.JAVA_5, "ours"),
+        (harness.JAVA_5, "ours", harness.JAVA_5),
     ],
 )
 @pytest.mark.long

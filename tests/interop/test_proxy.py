@@ -1,7 +1,7 @@
-"""Clients of 5.x that speak gRPC: Java's proxy 5.3.3 before our broker and name server.
+"""Clients of 5.x that speak gRPC: Java's proxy before our broker and name server.
 
 What a client counts and says is the truth here; the broker is only asked what it stored. With
-INTEROP_BROKER=java-5.3 INTEROP_NAMESRV=java-5.3 the same is carried out against Java's.
+INTEROP_BROKER=java-5.5 INTEROP_NAMESRV=java-5.5 the same is carried out against Java's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.interop.grpc_drivers import (
     missing_tools,
     python_packages,
 )
+from tests.interop.java_peers import LINE_5
 from tests.interop.processes import wait_until
 from tests.interop.proxy_world import ProxyWorld
 
@@ -237,6 +238,55 @@ def test_delay_and_recall(world: ProxyWorld) -> None:
         assert [one.body for one in driver.pushed(consumer, 2)] == ["kept", "later"]
 
     world.each(run)
+
+
+@pytest.mark.skipif(LINE_5 == "5.3", reason="messages have priorities since 5.4")
+def test_priorities(world: ProxyWorld) -> None:
+    """The highest first, and a retried one after all others: what Java's broker gives the same
+    client (tests/golden/priority-5.5.0)."""
+    driver = world.drivers["java"]
+    topic, group = world.topic("PRIORITY", queues=4), world.group()
+    consumer = driver.simple(topic, group)
+    wait_until(lambda: consumes(driver, consumer), "settings came", poll_s=0.2)
+    producer = driver.producer(topic)
+
+    def send(number: int, priority: int | None, **others: object) -> None:
+        kind = {"priority": priority} if priority is not None else {}
+        body = f"p{priority}-{number}"
+        driver.call("send", name=producer, topic=topic, body=body, **kind, **others)
+
+    for number, priority in enumerate((0, 3, 1, 2, 7, 0, 3)):
+        send(number, priority)
+    for words, others in (
+        ("not match", {"priority": None}),
+        ("greater than or equal to 0", {"priority": -1}),
+        ("same time", {"priority": 1, "group": "g"}),
+        ("same time", {"priority": 1, "delay_ms": 1000}),
+    ):
+        with pytest.raises(DriverError, match=words):
+            send(9, **others)
+    wait_until(lambda: len(world.stored(topic, 4)) == 7, "all are dispatched", poll_s=0.1)
+
+    def some() -> list[Received]:
+        found = driver.call("receive", name=consumer, max=3, invisible_ms=30_000)
+        return [Received(**entry) for entry in found]
+
+    got = [some() for _ in range(3)]
+    assert [[one.body for one in each] for each in got] == [
+        ["p3-1", "p7-4", "p3-6"],
+        ["p2-3", "p1-2", "p0-0"],
+        ["p0-5"],
+    ]
+    (back, *done), last = got[1], got[2]
+    driver.call("change", name=consumer, key=back.key, ms=1000)
+    for one in (*got[0], *done, *last):
+        driver.call("ack", name=consumer, key=one.key)
+    send(7, 1)
+    wait_until(lambda: len(world.stored(f"%RETRY%{group}_{topic}", 1)) == 1, "it is there again")
+    again = some()
+    assert [(one.body, one.attempt) for one in again] == [("p1-7", 1), ("p2-3", 2)]
+    (record,) = world.stored(f"%RETRY%{group}_{topic}", 1)
+    assert record.property_map()["_SYS_MSG_PRIORITY_"] == "2"
 
 
 def test_the_examples_in_python(world: ProxyWorld, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client, Cluster, mostly_with
 from tests.interop.driver import Entry, by_queue
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -68,7 +69,7 @@ def test_a_young_queue_is_read_from_its_start(client: Client, start: str) -> Non
 @pytest.fixture(scope="module")
 def cold_broker(cluster: Cluster, another_broker: AnotherBroker) -> harness.Broker:
     """A second broker, which takes every message but the newest to be out of memory."""
-    if cluster.broker.kind == "java-5.3":
+    if cluster.broker.kind in harness.KINDS_5:
         pytest.skip("a 5.3.3 broker has another way to tell what is in memory")
     return another_broker("cold", {"accessMessageInMemoryMaxRatio": "0"})
 
@@ -107,7 +108,7 @@ def test_from_timestamp_reads_what_is_younger(client: Client, cold_broker: harne
 
 
 @pytest.mark.slow
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 def test_a_refused_message_comes_again(client: Client) -> None:
     """Either by the retry topic after 10 s, or, where the broker refuses to take it back, from the
     client itself after 5 s."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.interop.clients import Client
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -49,6 +51,23 @@ def test_one_key_of_many_messages(client: Client) -> None:
     wait_until(lambda: len(query_key(client, producer.name, topic, "shared")) == 5, "all five")
     bodies = {one["body_text"] for one in query_key(client, producer.name, topic, "shared")}
     assert bodies == {f"body {number}" for number in range(5)}
+
+
+@pytest.mark.skipif(CLIENT_5 < "5.5", reason="tags are asked for since 5.5")
+@pytest.mark.parametrize("client", [CLIENT_5], indirect=True)
+def test_by_tags(client: Client) -> None:
+    """As mqadmin of 5.5 asks, for which the broker's index has a key of its own."""
+    topic = client.topic()
+    producer = client.producer()
+    for tags in ("TagA", "TagB", "TagA"):
+        arguments = {"body": "x", "tags": tags, "keys": f"TagA-{tags}"}
+        client.driver.call("send.one", producer=producer.name, topic=topic, **arguments)
+    asked = ("queryMsgByKey", "-n", client.namesrv, "-t", topic, "-k", "TagA", "-p", "T")
+
+    def found() -> int:
+        return len(re.findall(r"^[0-9A-F]{32}", client.driver.mqadmin(*asked), re.MULTILINE))
+
+    wait_until(lambda: found() == 2, "both messages with TagA", poll_s=0.2)
 
 
 @pytest.mark.parametrize("kind", ["sync", "batch"])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.interop.clients import Client, mostly_with
 from tests.interop.driver import Consumer, Entry
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -36,7 +37,7 @@ def check_all_seen(sent: list[Entry], received: list[Entry]) -> None:
     assert len(received) < 1.5 * len(sent)
 
 
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 def test_joining_and_leaving(client: Client, orderly: bool) -> None:
     topic, group = client.topic(_QUEUES), client.group()
@@ -63,7 +64,7 @@ def test_joining_and_leaving(client: Client, orderly: bool) -> None:
 
 
 def test_clients_of_both_versions_share_a_group(clients: Callable[[str], Client]) -> None:
-    old, new = clients("4.9.8"), clients("5.3.3")
+    old, new = clients("4.9.8"), clients(CLIENT_5)
     topic, group = old.topic(_QUEUES), old.group()
     consumers = [old.push(topic, group), new.push(topic, group)]
     wait_shared(consumers)

@@ -11,6 +11,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Consumer, Driver, Entry
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.replication import (
     PAIRS,
@@ -57,14 +58,14 @@ class Failover:
         self._namesrv = namesrv.address
         cluster = Cluster(namesrv, self.group.master)
         self.client = Client(drivers("4.9.8"), cluster)
-        self._newer_client = Client(drivers("5.3.3"), cluster)
+        self._newer_client = Client(drivers(CLIENT_5), cluster)
 
     def start(self) -> None:
         """Both brokers run, and know the topic."""
         self.group.master.start()
         wait_registered(self.client.driver, self._namesrv, self.group.master)
         self.topic = self.client.topic()
-        if self.group.slave.kind == "java-5.3":
+        if self.group.slave.kind in harness.KINDS_5:
             self._teach_topics()
         self.group.slave.start()
         self.wait_registered()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.interop import harness
 from tests.interop.driver import Driver
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.replication import (
     Group,
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(120)]
 
 @pytest.fixture(
     scope="module",
-    params=[("ours", "ours"), ("ours", "java-5.3"), ("java-5.3", "ours")],
+    params=[("ours", "ours"), ("ours", harness.JAVA_5), (harness.JAVA_5, "ours")],
     ids=kinds_id,
 )
 def group(
@@ -55,7 +56,7 @@ def test_both_tools_show_the_slave(
     (connection,) = ha_status(group.master)["haConnectionInfo"]
     arguments = ("haStatus", "-n", namesrv.address, "-b", group.master.address)
     if whose == "java":
-        text = drivers("5.3.3").mqadmin(*arguments)
+        text = drivers(CLIENT_5).mqadmin(*arguments)
         assert re.search(r"#MasterAddr\s+" + re.escape(group.master.address), text), text
     else:
         text = harness.our_admin(tmp_path, *arguments)

@@ -129,8 +129,8 @@ def world(tmp_path: Path, namesrv: harness.NameServer, histories: Histories) -> 
     return World(tmp_path, namesrv.address, histories)
 
 
-OUR_SLAVES = (("ours", "ours"), ("java-4.9", "ours"), ("java-5.3", "ours"))
-JAVA_SLAVES = (("ours", "java-4.9"), ("ours", "java-5.3"))
+OUR_SLAVES = (("ours", "ours"), ("java-4.9", "ours"), (harness.JAVA_5, "ours"))
+JAVA_SLAVES = (("ours", "java-4.9"), ("ours", harness.JAVA_5))
 of_our_slaves = pytest.mark.parametrize("groups", pair_sets(OUR_SLAVES, quick=True))
 Groups = list[tuple[str, ...]]
 

@@ -10,6 +10,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, Producer
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.replication import (
     FLUSH_SLAVE_TIMEOUT,
     PAIRS,
@@ -33,7 +34,7 @@ _IMPATIENT = {
     "haSendHeartbeatInterval": "1000",
     "haHousekeepingInterval": "5000",
 }
-_NO_SLAVE = {"java-5.3": FLUSH_SLAVE_TIMEOUT}
+_NO_SLAVE = {harness.JAVA_5: FLUSH_SLAVE_TIMEOUT}
 """What a master says that has no slave: a 5.3.3 one does not know that it has none."""
 
 
@@ -91,7 +92,7 @@ def start_sync_group(
     started: list[SyncGroup] = []
 
     def start(kinds: tuple[str, ...], **settings: str) -> SyncGroup:
-        version = "5.3.3" if "java-5.3" in kinds else "4.9.8"
+        version = CLIENT_5 if set(kinds) & set(harness.KINDS_5) else "4.9.8"
         directory = tmp_path / kinds_id(kinds)
         started.append(SyncGroup(directory, namesrv, drivers(version), kinds, **settings))
         return started[-1]
@@ -164,5 +165,5 @@ def test_two_slaves_where_one_copy_is_asked(start_sync_group: Starter) -> None:
 @pytest.mark.long
 def test_a_5_3_3_master_waits_for_nobody_unless_told(start_sync_group: Starter) -> None:
     """Its inSyncReplicas is 1 by default, ours is 2: a send without any slave tells them apart."""
-    assert start_sync_group(("java-5.3", "ours"), inSyncReplicas="1").says(SEND_OK)
+    assert start_sync_group((harness.JAVA_5, "ours"), inSyncReplicas="1").says(SEND_OK)
     assert start_sync_group(("ours", "ours")).says(SLAVE_NOT_AVAILABLE)

@@ -12,13 +12,14 @@ import pytest
 
 from remoting.remoting_serializable import loads_lenient
 from tests.interop.clients import Client
+from tests.interop.java_peers import CLIENT_5
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
 def client(clients: Callable[[str], Client]) -> Client:
-    client = clients("5.3.3")
+    client = clients(CLIENT_5)
     if client.cluster.broker.kind != "ours":
         pytest.skip("about our broker")
     return client

@@ -17,7 +17,7 @@ import pytest
 
 from tests.interop import harness
 from tests.interop.accounts import ACCOUNTS
-from tests.interop.clients import OFTEN, wait_registered
+from tests.interop.clients import wait_registered
 from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS
 from tests.interop.processes import PeerError
@@ -30,12 +30,7 @@ KINDS = ("java-4.9", "ours")
 _AT_A_TIME = 4
 _PAIRS, _SCENARIOS = load()
 _CASES = [
-    pytest.param(
-        scenario,
-        client,
-        id=f"{scenario.name}-{client}",
-        marks=[] if client in OFTEN else pytest.mark.long,
-    )
+    pytest.param(scenario, client, id=f"{scenario.name}-{client}")
     for scenario in _SCENARIOS
     for client in (CLIENT_VERSIONS if scenario.both else CLIENT_VERSIONS[:1])
 ]

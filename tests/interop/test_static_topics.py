@@ -19,6 +19,7 @@ from remoting.remoting_serializable import loads_lenient
 from tests.interop import harness
 from tests.interop.clients import wait_registered
 from tests.interop.driver import Consumer, Driver, Entry, Producer, read_ledger
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -94,8 +95,8 @@ class World:
 @pytest.fixture(
     params=[
         ("ours", "ours"),
-        pytest.param(("ours", "java-5.3"), marks=pytest.mark.long),
-        pytest.param(("java-5.3", "ours"), marks=pytest.mark.long),
+        pytest.param(("ours", harness.JAVA_5), marks=pytest.mark.long),
+        pytest.param((harness.JAVA_5, "ours"), marks=pytest.mark.long),
     ],
     ids="-".join,
 )
@@ -112,7 +113,7 @@ def world(
         name: harness.broker(kind, directory / name, namesrv.address, name=name)
         for name, kind in zip(("broker-a", "broker-b"), request.param, strict=True)
     }
-    world = World(drivers("5.3.3"), namesrv, brokers, directory)
+    world = World(drivers(CLIENT_5), namesrv, brokers, directory)
     try:
         for broker in brokers.values():
             broker.start()

@@ -143,7 +143,7 @@ def test_java_repeats_nothing_of_a_slot_that_was_open_at_our_stop(
     assert all(
         message.store_timestamp >= sent[message.find_property("KEYS") or ""] for message in soon
     )
-    with served("java-5.3", tmp_path, namesrv.address, port, **conf) as client:
+    with served(harness.JAVA_5, tmp_path, namesrv.address, port, **conf) as client:
         found = wait_for(client, 100)
     assert sorted(int(message.find_property("KEYS") or "") for message in found) == list(range(100))
 
@@ -156,7 +156,7 @@ def test_timers_go_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer)
         sent |= send(client, 70, [now_ms + FAR_S * 1000 + each for each in range(20)])
         wait_until_entered(tmp_path, 90)
     assert waiting(tmp_path) == 90
-    with served("java-5.3", tmp_path, namesrv.address, port) as client:
+    with served(harness.JAVA_5, tmp_path, namesrv.address, port) as client:
         found = wait_for(client, 70)
         for message in found:
             due = sent[message.find_property("KEYS") or ""]

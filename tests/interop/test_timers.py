@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.interop.clients import AnotherBroker, Client
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.support.our_broker import drain
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 def test_every_delay_comes_in_time_and_a_recalled_message_never(
     clients: Callable[[str], Client], another_broker: AnotherBroker
 ) -> None:
-    client = clients("5.3.3")
+    client = clients(CLIENT_5)
     if client.cluster.broker.kind != "ours":
         pytest.skip("about our broker")
     broker = another_broker("timers", {"recallMessageEnable": "true"})

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import Client, Cluster, each_client, registered, wait_registered
+from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, DriverError
-from tests.interop.java_peers import QUICK_JVM
+from tests.interop.java_peers import CLIENT_VERSIONS, QUICK_JVM
 from tests.interop.processes import PeerError, wait_until
 from tests.support.tls_files import Authority, Pair, client_context
 
@@ -98,7 +98,7 @@ def guarded(
     namesrv.stop()
 
 
-@pytest.fixture(params=each_client())
+@pytest.fixture(params=CLIENT_VERSIONS, ids=lambda version: f"client-{version}")
 def known(
     request: pytest.FixtureRequest, guarded: Guarded, jvms: Callable[..., Driver]
 ) -> Iterator[Client]:
@@ -108,7 +108,7 @@ def known(
     made.end()
 
 
-@pytest.mark.parametrize("version", each_client())
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
 def test_tls_and_plain_clients_share_the_ports(
     cluster: Cluster, jvms: Callable[..., Driver], drivers: Callable[[str], Driver], version: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_large_messages_pass(known: Client) -> None:
     assert sorted(e.digest for e in received) == sorted(e.digest for e in sent)
 
 
-@pytest.mark.parametrize("version", each_client())
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
 @pytest.mark.parametrize("who", ["plain", "nameless", "stranger"])
 def test_nobody_else_is_served(
     guarded: Guarded,

@@ -10,6 +10,7 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client, mostly_with
 from tests.interop.driver import Driver, Entry, read_ledger
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
@@ -140,7 +141,7 @@ def test_a_dead_producer_s_halves_are_finished_by_another(
 
 
 @pytest.mark.slow
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 @pytest.mark.parametrize(
     "crash",
     [pytest.param(False, marks=pytest.mark.long), True],
@@ -202,7 +203,7 @@ def test_a_slow_local_transaction(client: Client, checking: harness.Broker) -> N
     producer.stop()
 
 
-@mostly_with("5.5.0")
+@mostly_with(CLIENT_5)
 def test_who_never_knows_is_asked_so_often_and_not_more(
     client: Client, checking: harness.Broker
 ) -> None:

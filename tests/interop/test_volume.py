@@ -8,6 +8,7 @@ import pytest
 
 from tests.interop.clients import Client
 from tests.interop.driver import by_queue
+from tests.interop.java_peers import CLIENT_5
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -16,7 +17,7 @@ _QUEUES = 8
 
 @pytest.mark.parametrize(
     ("sender", "reader", "family"),
-    [("4.9.8", "5.3.3", "push"), ("5.3.3", "4.9.8", "lite")],
+    [("4.9.8", CLIENT_5, "push"), (CLIENT_5, "4.9.8", "lite")],
     ids=["from-4.9.8-to-5.3.3-push", "from-5.3.3-to-4.9.8-lite"],
 )
 @pytest.mark.parametrize("count", [15_000, pytest.param(100_000, marks=pytest.mark.long)])

@@ -10,6 +10,7 @@ import pytest
 from tests.mutants.mutant import ROOT, Mutant, MutantError, load_mutants
 from tests.mutants.mutant_runs import MutantTree, judge_all
 from tests.mutants.mutants_document import DOCUMENT, generated
+from tests.support.every_row import every_row
 
 MUTANTS = load_mutants()
 
@@ -30,7 +31,7 @@ def test_there_are_enough() -> None:
     assert len(MUTANTS) >= 30
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@every_row("mutant", MUTANTS)
 def test_a_patch_applies_once_and_its_checks_are_there(mutant: Mutant) -> None:
     assert mutant.changed(ROOT) != (ROOT / mutant.module).read_text()
     assert mutant.missing_checks(ROOT) == []

@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.dependency_audit import ACCEPTED, audit, judge, main, read_accepted, run_with
+from tests.support.every_row import every_row
 from tools.prepare_venv import PROJECT, read_requirements
 
 TODAY = datetime.date(2026, 11, 23)
@@ -23,7 +24,7 @@ def requirements() -> list[Requirement]:
     return [Requirement(line) for lines in groups.values() for line in lines if line[0] != "#"]
 
 
-@pytest.mark.parametrize("requirement", requirements(), ids=lambda each: each.name)
+@every_row("requirement", requirements())
 def test_a_lower_bound_that_holds_here(requirement: Requirement) -> None:
     assert {each.operator for each in requirement.specifier} & {">=", "==", "~="}, "no lower bound"
     try:

@@ -17,11 +17,12 @@ from remoting.address_patterns import (
     split_list,
     union,
 )
+from tests.support.every_row import every_row
 
 IN, OUT = True, False
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pattern", "ip", "meant"),
     [
         ("", "127.0.0.1", OUT),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from remoting.errors import FrameError
 from remoting.frame import (
     HEAD_SIZE,
+    HEADER_LIMIT,
     MAX_FRAME,
     MAX_HEADER,
     BinaryAnswer,
@@ -116,6 +117,19 @@ def test_a_header_longer_than_its_frame(
     expected = f"header of {header_length} bytes in a frame length of {length}"
     assert refusal(data) == expected
     assert refusal(data + bytes(64)) == expected
+
+
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("kind", SerializeType)
+def test_a_header_may_be_as_long_as_its_limit(kind: SerializeType) -> None:
+    """Whoever takes it: one of a run, too."""
+    largest = frame(_PREFIX.ljust(HEADER_LIMIT), b"body", kind)
+    over = frame(_PREFIX.ljust(HEADER_LIMIT + 1), b"body", kind)
+    assert split(largest)[0] == len(largest)
+    expected = f"header of {HEADER_LIMIT + 1} bytes is over the limit of 1048576"
+    assert refusal(over) == refusal(over[:8]) == expected
+    for data in (largest * 3, largest * 2 + over, over * 3, frame(_PREFIX, b"", kind) + over * 2):
+        check_runs(data)
 
 
 @pytest.mark.fault(35)

@@ -32,6 +32,7 @@ class Holder:
         self.account.release(self)
 
 
+@pytest.mark.interpreted
 def test_the_oldest_frame_goes_first() -> None:
     account = ReceiveBuffer(16, limit=100)
     one, two, three = (Holder(account, name) for name in ("one", "two", "three"))
@@ -48,6 +49,7 @@ def test_the_oldest_frame_goes_first() -> None:
     assert account.closed == 1
 
 
+@pytest.mark.interpreted
 def test_one_alone_can_be_too_much() -> None:
     account = ReceiveBuffer(16, limit=100)
     one = Holder(account, "one")
@@ -56,6 +58,7 @@ def test_one_alone_can_be_too_much() -> None:
     assert account.total == 0
 
 
+@pytest.mark.interpreted
 def test_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     account = ReceiveBuffer(16, limit=100)
     for now_ms in (0, 10, 59_999, 60_000):

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -23,6 +23,7 @@ from remoting.errors import (
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_config import RemotingClientConfig
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from tests.remoting.fake_peer import DEADLINE_S, FakePeer, PeerConnection, echo
@@ -460,18 +461,6 @@ class Processor:
         return request.response(0, connection.remote_address, None, b"info")
 
 
-class Pool:
-    """An executor with room for nothing, or that runs at once on a thread of its own."""
-
-    def __init__(self, full: bool) -> None:
-        self.full = full
-
-    def try_submit(self, run: Callable[[], None], _refuse: Callable[[str], None]) -> bool:
-        if not self.full:
-            threading.Thread(target=run, name="pool").start()
-        return not self.full
-
-
 @pytest.mark.parametrize(
     ("code", "oneway", "expected", "remark"),
     [
@@ -493,7 +482,7 @@ def test_requests_of_the_peer(code: int, oneway: bool, expected: int | None, rem
     client = RemotingClient(
         RemotingClientConfig(),
         routes=routes,
-        executors={"pool": Pool(full=False), "full": Pool(full=True)},
+        executors={"pool": RequestExecutor("pool", 1, 1), "full": RequestExecutor("full", 1, 0)},
     )
     client.start()
     asked = RemotingCommand.request(code, oneway=oneway)
@@ -517,7 +506,7 @@ def test_requests_of_the_peer(code: int, oneway: bool, expected: int | None, rem
             assert answer.remark is not None
             assert answer.remark.startswith(remark)
             if code == 39:
-                assert processor.threads == ["pool"]
+                assert processor.threads == ["pool_0"]
     finally:
         client.shutdown()
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from remoting import frame, remoting_codec
 from remoting.errors import EncodeError, FrameError
+from remoting.frame import HEADER_LIMIT
 from remoting.language_code import LANGUAGE_CODES, LanguageCode, language_name
 from remoting.remoting_codec import (
-    HEADER_LIMIT,
     MAX_EXT_FIELDS,
     decode_command,
     encode_command,
@@ -26,7 +26,7 @@ from remoting.remoting_codec import (
 )
 from remoting.remoting_command import RemotingCommand, SerializeType
 from tests.remoting.golden_frames import GoldenFrame, check_every_frame, golden_frames
-from tests.support.every_row import check_every_row
+from tests.support.every_row import check_every_row, every_row
 from tests.support.frame_decoder import FrameDecoder
 from tests.support.loose_bodies import ABSENT, HEADERS, REFUSED, LooseHeader, normalized
 
@@ -139,7 +139,7 @@ def test_unknown_serialize_type(serialize_type: int) -> None:
 
 
 @pytest.mark.fault(38)
-@pytest.mark.parametrize(
+@every_row(
     "header",
     [
         b"",
@@ -434,7 +434,7 @@ def test_the_codec_sees_no_socket_thread_or_clock(codec: ModuleType) -> None:
         assert f"import {module}\n" not in source
 
 
-@pytest.mark.parametrize("depth", [*range(1, 20), *range(100, 1100, 13)])
+@every_row("depth", [*range(1, 20), *range(100, 1100, 13)])
 def test_nested_ext_values_of_any_depth(depth: int) -> None:
     header = b'{"extFields":{"a":' + b"[" * depth + b"]" * depth + b"}}"
     try:

@@ -35,6 +35,7 @@ from remoting.remoting_serializable import (
     loads_exact,
     loads_lenient,
 )
+from tests.support.every_row import every_row
 
 CONFIG_FILES = sorted(Path(__file__).parent.parent.glob("golden/store-G/*/config/*.json*"))
 CONFIG_CLASSES: dict[str, type[JsonBean]] = {
@@ -88,7 +89,7 @@ def test_loose_text(text: str, value: Any) -> None:
     assert loads_lenient(memoryview(text.encode())) == value
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "", " ", "{", "[", "]", "}", ":", ",", "{a}", "{a:}", "{a:1 b:2}", "{a:1]", "[1}",
@@ -241,7 +242,7 @@ def test_a_value_without_json_form() -> None:
 
 
 @pytest.mark.skipif(not CONFIG_FILES, reason="tests/golden/store-G is not here")
-@pytest.mark.parametrize("path", CONFIG_FILES, ids=lambda path: "/".join(path.parts[-3:]))
+@every_row("path", CONFIG_FILES)
 def test_config_file_of_java_comes_back_byte_for_byte(path: Path) -> None:
     # A slave keeps delayOffset.json in the compact form in which the master sent it.
     text = path.read_bytes()

@@ -16,6 +16,7 @@ import pytest
 
 from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError, RequestError
+from remoting.frame import HEADER_LIMIT
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import FastRoutes, RemotingServer, Run, ServerLimits
@@ -576,6 +577,27 @@ def test_an_accept_that_fails_is_counted_and_tried_again() -> None:
         server.shutdown()
         loop.close()
         listening.sock.close()
+
+
+@pytest.mark.parametrize("code", [1, 98, 99])
+@pytest.mark.parametrize("size", [HEADER_LIMIT, HEADER_LIMIT + 1])
+def test_fast_routes_take_no_longer_headers_than_others(bench: Bench, code: int, size: int) -> None:
+    """98 is of a run, 99 of a fast route, 1 of the general path."""
+    header = b'{"code":%d,"opaque":5,"remark":"%%b"}' % code
+    header = header % (b"x" * (size - len(header) + 2))
+    assert len(header) == size
+    with socket.create_connection(bench.address, timeout=10) as peer:
+        try:
+            for each in (header, b'{"code":1,"opaque":6}'):  # only the general path answers here
+                peer.sendall(struct.pack(">ii", 4 + len(each), len(each)) + each)
+            answered = peer.recv(1 << 16) != b""
+        except ConnectionError:  # closed while it sends
+            answered = False
+    assert answered == (size <= HEADER_LIMIT)
+    assert (bench.fast, bench.runs) == (
+        [b""] if code == 99 and answered else [],
+        [[b""]] if code == 98 and answered else [],
+    )
 
 
 def test_a_header_that_is_too_long_is_refused_before_it_has_arrived() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import pytest
 from remoting.errors import HeaderError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 
@@ -45,57 +47,64 @@ class Does:
         return self.outcome(request)
 
 
-class Pool:
-    """Takes functions for later, or none."""
+class BusyPool:
+    """A real pool whose only thread is kept busy until `end`, and its dispatcher."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self.taken: list[Callable[[], None]] = []
-        self.refusals: list[Callable[[str], None]] = []
+    BUSY = 2
 
-    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
-        if len(self.taken) < self.room:
-            self.taken.append(run)
-            self.refusals.append(refuse)
-            return True
-        return False
+    def __init__(self, processor: Does) -> None:
+        self.connection = RecordingConnection()
+        self._gate, self._is_busy = threading.Event(), threading.Event()
+        self.executor = RequestExecutor("pool", 1, 3, wait_limit_ms=0)
+        self.dispatcher = RequestDispatcher(
+            {1: Route(processor, "pool"), self.BUSY: Route(Does(self._wait), "pool")},
+            {"pool": self.executor},
+        )
+        self.dispatcher.dispatch(self.connection, RemotingCommand.request(self.BUSY))
+        assert self._is_busy.wait(10)
+
+    def _wait(self, _request: RemotingCommand) -> None:
+        self._is_busy.set()
+        assert self._gate.wait(10)
+
+    def end(self) -> None:
+        self._gate.set()
+        self.dispatcher.shutdown()
 
 
 def test_a_request_that_waited_too_long_is_answered() -> None:
-    connection, pool = RecordingConnection(), Pool(2)
-    dispatcher = RequestDispatcher({1: Route(Does(lambda _: None), "pool")}, {"pool": pool})
+    pool = BusyPool(Does(AssertionError("nobody is served")))
     for oneway in (False, True):
-        dispatcher.dispatch(connection, RemotingCommand.request(1, {}, oneway=oneway))
-    for refuse in pool.refusals:
-        refuse("[TIMEOUT_CLEAN_QUEUE]broker busy")
-    [answer] = connection.sent
-    assert (answer.code, answer.remark) == (2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
+        pool.dispatcher.dispatch(pool.connection, RemotingCommand.request(1, {}, oneway=oneway))
+    pool.executor.refuse_late()
+    pool.end()
+    [answer] = pool.connection.sent
+    assert answer.code == 2
+    assert answer.remark is not None
+    assert answer.remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
 
 
 def test_a_request_for_a_pool_says_when_it_came() -> None:
     """Not when its turn in the pool came: what is answered later is timed by it."""
     came_ns: list[int] = []
-    pool = Pool(1)
-    processor = Does(lambda request: came_ns.append(request.came_ns))
-    dispatcher = RequestDispatcher({1: Route(processor, "pool")}, {"pool": pool})
+    pool = BusyPool(Does(lambda request: came_ns.append(request.came_ns)))
     before_ns = time.monotonic_ns()
-    dispatcher.dispatch(RecordingConnection(), RemotingCommand.request(1))
+    pool.dispatcher.dispatch(pool.connection, RemotingCommand.request(1))
     handed_ns = time.monotonic_ns()
-    pool.taken[0]()
+    pool.end()
     assert before_ns <= came_ns[0] <= handed_ns
 
 
 def answers(
-    route: Route | None, *, oneway: bool = False, pool: Pool | None = None
+    route: Route | None, *, oneway: bool = False, room: int = 1
 ) -> list[tuple[int, str | None]]:
     connection = RecordingConnection()
     dispatcher = RequestDispatcher(
-        {} if route is None else {307: route}, {} if pool is None else {"pool": pool}
+        {} if route is None else {307: route}, {"pool": RequestExecutor("pool", 1, room)}
     )
     request = RemotingCommand.request(307, oneway=oneway)
     dispatcher.dispatch(connection, request)
-    for function in pool.taken if pool is not None else []:
-        function()
+    dispatcher.shutdown()
     assert all(command.opaque == request.opaque for command in connection.sent)
     return [(command.code, command.remark) for command in connection.sent]
 
@@ -115,7 +124,7 @@ def test_outcomes(
     expected: list[tuple[int, str | None]],
 ) -> None:
     assert answers(Route(Does(outcome))) == expected
-    assert answers(Route(Does(outcome), "pool"), pool=Pool(1)) == expected
+    assert answers(Route(Does(outcome), "pool")) == expected
     assert answers(Route(Does(outcome)), oneway=True) == []
 
 
@@ -127,8 +136,8 @@ def test_unknown_code() -> None:
 def test_full_pool() -> None:
     route = Route(Does(lambda request: None), "pool")
     busy = "[OVERLOAD]system busy, start flow control for a while"
-    assert answers(route, pool=Pool(0)) == [(2, busy)]
-    assert answers(route, pool=Pool(0), oneway=True) == []
+    assert answers(route, room=0) == [(2, busy)]
+    assert answers(route, room=0, oneway=True) == []
 
 
 def test_route_to_a_pool_that_is_not_there() -> None:

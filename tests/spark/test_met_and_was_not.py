@@ -60,16 +60,19 @@ def connected(one: Life, *outages: tuple[int, int], was_remembered: bool = True)
     return one
 
 
-def judged(story: Story, root: Path, edit: Callable[[Json], None] = lambda line: None) -> Json:
+def judged(story: Story, root: Path, edit: Callable[[Json], None] | None = None) -> Json:
     """The row of b:1, by both programs; nothing in it is better than the truth. `edit`: what else
     happened to each line."""
     day = day_of(story)
-    for file in day.files:
-        lines = [json.loads(text) for text in file.lines]
-        for line in lines:
-            edit(line)
-        file.lines[:] = map(json.dumps, lines)
+    for file in day.files if edit else ():
+        file.lines[:] = (_edited(text, edit) for text in file.lines)
     return judged_day(day, root)
+
+
+def _edited(text: str, edit: Callable[[Json], None]) -> str:
+    line = json.loads(text)
+    edit(line)
+    return json.dumps(line)
 
 
 def judged_day(day: Day, root: Path) -> Json:

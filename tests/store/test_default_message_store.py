@@ -202,6 +202,23 @@ def test_without_its_settings_there_is_no_index(tmp_path: Path, name: str) -> No
     assert not life.config.index_path.exists() or not any(life.config.index_path.iterdir())
 
 
+def test_the_rocksdb_of_a_5_5_broker_is_left_alone(tmp_path: Path) -> None:
+    """Each has one, empty with its default settings; RocksDB does not like what changes it."""
+    other = tmp_path / "store" / "rocksdbstore"
+    other.mkdir(parents=True)
+    files = {"CURRENT": b"MANIFEST-000005\n", "000004.log": b"", "LOCK": b""}
+    for name, data in files.items():
+        (other / name).write_bytes(data)
+    for clean in (True, False, True):
+        life = Life(tmp_path / "store").start()
+        life.put(3)
+        life.wait_dispatched()
+        life.stop(writer_has_stopped=clean)
+    assert {path.name: path.read_bytes() for path in other.iterdir()} == files
+    report = check_store(tmp_path / "store", hash_slots=100)
+    assert (report.errors, report.notes) == ([], [])
+
+
 def test_files_are_made_ahead_of_the_writer(life: Life) -> None:
     life.put(40, size=2000)
     assert life.end > 4 * FILE_SIZE
@@ -537,6 +554,20 @@ def test_a_clean_stop_says_that_all_units_are_on_disk(life: Life) -> None:
     assert logics_physical_offset(life.config) == life.end > 3 * FILE_SIZE
 
 
+def test_a_store_of_a_broker_that_does_not_say_so(life: Life) -> None:
+    """Of 5.3.3, or one that was killed before it said so: 5.5 may refuse to open it
+    (enableAcceleratedRecovery). It is said soon, though no message comes."""
+    life.put(5)
+    life.wait_dispatched()
+    life.stop()
+    raw = life.config.checkpoint_path.read_bytes()
+    life.config.checkpoint_path.write_bytes(raw[:40] + bytes(8) + raw[48:])
+    again = Life(life.config.root, flush_interval_consume_queue=1).start()
+    wait_until(lambda: logics_physical_offset(life.config) == again.end)
+    assert life.config.checkpoint_path.read_bytes()[:24] == raw[:24]
+    again.stop()
+
+
 def test_a_kill_leaves_what_was_true_at_the_last_thorough_flush(life: Life) -> None:
     life.put(5)
     life.wait_dispatched()
@@ -565,10 +596,8 @@ def test_units_that_are_made_again_are_not_said_to_be_on_disk(tmp_path: Path, is
             last.unlink()
             last = max(life.config.commit_log_path.iterdir())
         last.write_bytes(bytes(FILE_SIZE))
-    again = Life(life.config.root).start()
+    again = Life(life.config.root, flush_interval_consume_queue=3_600_000).start()
     assert again.end < flushed if is_lost != "a queue" else again.end == flushed
     assert logics_physical_offset(life.config) <= (0 if is_lost == "a queue" else again.end)
-    again.put(1)
-    again.wait_dispatched()
-    again.stop()
+    again.stop(writer_has_stopped=False)
     assert logics_physical_offset(life.config) == again.end

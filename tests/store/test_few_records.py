@@ -226,6 +226,19 @@ def test_golden_files(tmp_path: Path, node: str, monkeypatch: pytest.MonkeyPatch
     assert world.by_few.count(1) > 10
 
 
+def test_golden_index_with_tags(tmp_path: Path) -> None:
+    """Of 5.5, record by record."""
+    store = GOLDEN.parent / "store-5.5.0"
+    (path,) = (store / "commitlog").iterdir()
+    log = MemoryCommitLog(path.stat().st_size)
+    log.data = bytearray(path.read_bytes())
+    world = World(log, tmp_path, few=True, slots=1000, units=4000, queue_file=2000)
+    world.follow(list(golden_ends(log)))
+    (index,) = (store / "index").iterdir()
+    assert world.state()["index"] == [index.read_bytes()]
+    assert world.by_few.count(1) > 10
+
+
 def golden_ends(log: MemoryCommitLog) -> Iterator[int]:
     """Where each record ends; that of a file's blank is the next file's start."""
     at = 0

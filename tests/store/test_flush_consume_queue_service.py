@@ -28,7 +28,7 @@ class StillClock:
 class Desk:
     """A service and what it did, in order."""
 
-    def __init__(self, interval_ms: int = 1) -> None:
+    def __init__(self, interval_ms: int = 1, *, begins_with_all: bool = False) -> None:
         self.clock = StillClock()
         self.log: list[str] = []
         self.dispatched = 5
@@ -47,6 +47,7 @@ class Desk:
             dispatched_offset=lambda: self.offset,
             dispatched_timestamp=lambda: self.dispatched,
             on_flushed=self._on_flushed,
+            begins_with_all=begins_with_all,
             on_failure=self._on_failure,
         )
 
@@ -75,6 +76,19 @@ def test_thorough_rounds_tell_the_checkpoint_what_was_flushed() -> None:
     desk.service.flush_once()
     desk.service.flush_once()
     assert desk.log == ["flush 2", "flush 2", "flush 0", "checkpoint 7 at 200", "flush 2"]
+
+
+@pytest.mark.parametrize("dispatched", [0, 5])
+def test_what_the_checkpoint_does_not_know_is_flushed_first(dispatched: int) -> None:
+    """Though nothing was dispatched in this life: no time is known then."""
+    desk = Desk(begins_with_all=True)
+    desk.dispatched = dispatched
+    desk.service.flush_once()
+    desk.service.flush_once()
+    assert desk.log == ["flush 0", f"checkpoint {dispatched} at 0", "flush 2"]
+    desk.dispatched = 0
+    desk.service.flush_all()
+    assert desk.log[3:] == ["flush 0"]
 
 
 def test_a_log_that_grows_fast_is_not_left_without_a_checkpoint() -> None:

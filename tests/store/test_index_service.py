@@ -13,7 +13,7 @@ from ipc.clock import SystemClock
 from store.errors import FlushFailedError, WrongFileSizeError
 from store.index_file import IndexFile
 from store.index_service import IndexReader, IndexService, index_file_name, list_index_files
-from store.java_hash import index_key_hash
+from store.java_hash import TAG_KEY, index_key_hash
 from store.record_arrays import RecordArrays, parse_records
 from store.record_properties import PropertyExtractor
 from store.record_properties import _words as words_of
@@ -70,6 +70,16 @@ def test_golden_index(tmp_path: Path, node: str, monkeypatch: pytest.MonkeyPatch
     for the tags, which brokers before 5.5 do not index."""
     without_tags(monkeypatch)
     assert_golden_index(tmp_path, GOLDEN / node)
+
+
+def test_golden_index_with_tags(tmp_path: Path) -> None:
+    """Of 5.5, which indexes tags, too."""
+    store = GOLDEN.parent / "store-5.5.0"
+    assert_golden_index(tmp_path, store)
+    reader = IndexReader(store / "index", 1000, 4000)
+    found = reader.query("Golden", f"{TAG_KEY}TagA", 64, 0, EVER)
+    assert len(found.phy_offsets) == 9
+    reader.close()
 
 
 def without_tags(monkeypatch: pytest.MonkeyPatch) -> None:

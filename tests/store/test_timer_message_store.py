@@ -293,6 +293,31 @@ def test_damaged_files_are_built_again(
     life.stop()
 
 
+def test_a_wheel_whose_snapshots_a_broker_of_5_5_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves `timerwheel` as it was, here empty, and says that the log is flushed."""
+    monkeypatch.setattr("store.timer.timer_recovery._BEFORE_FLUSH", 0)
+    life = TimerLife(tmp_path / "store")
+    life.run()
+    life.put(*[START_MS + (30 + each % 7) * S for each in range(60)])
+    life.run()
+    expected = life.offsets(START_MS)
+    life.stop()
+    wheel = life.config.timer_wheel_path
+    snapshots = [wheel.with_name(f"{wheel.name}.{at}") for at in (52 * 20, 52 * 60)]
+    others = [wheel.with_name(f"{wheel.name}.{name}") for name in ("52.tmp", "old")]
+    for path in (*snapshots, *others):
+        path.write_bytes(wheel.read_bytes())
+    wheel.write_bytes(bytes(wheel.stat().st_size))
+    for _ in range(2):
+        life = TimerLife(tmp_path / "store", clock=ManualClock(START_MS))
+        life.run()
+        assert life.offsets(life.counters[TIMER_START_TIME_MS]) == expected
+        assert [path.exists() for path in (*snapshots, *others)] == [False, False, True, True]
+        life.stop()
+
+
 @pytest.mark.parametrize("is_flushed", [True, False])
 def test_a_new_message_makes_no_timer_a_delivered_one(tmp_path: Path, is_flushed: bool) -> None:
     """Without a check point the log's last flushed record says how far delivery was, as the log was

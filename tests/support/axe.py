@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.resources
 from typing import Final
 
-TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-"""Which rules."""
+_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+OPTIONS: Final = {"runOnly": list(_TAGS), "resultTypes": ["violations"]}
+"""Of `axe.run`: which rules, and that it writes down the elements that break one, not those of each
+rule that hold it."""
 
 
 def axe_script() -> str:

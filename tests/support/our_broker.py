@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,6 +337,7 @@ class FrameClient:
             self._sock = context.wrap_socket(self._sock)
         self._signer = signer
         self._frames = FrameDecoder()
+        self._requests: deque[RemotingCommand] = deque()
         self._timeout_s = timeout_s
 
     def close(self) -> None:
@@ -358,25 +360,49 @@ class FrameClient:
         return command.opaque
 
     def take(self, opaque: int, timeout_s: float | None = None) -> RemotingCommand:
-        """The answer to `opaque`; others that come before it are dropped."""
+        """The answer to `opaque`; others that come before it are dropped, requests kept."""
         deadline = time.monotonic() + (timeout_s or self._timeout_s)
         while True:
             command = self._frames.next_command()
             if command is not None:
                 if command.opaque == opaque and command.is_response:
                     return command
+                if not command.is_response:
+                    self._requests.append(command)
                 continue
-            self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
-            data = self._sock.recv(1 << 18)
-            if not data:
-                raise ConnectionResetError("the broker closed the connection")
-            self._frames.feed(data)
+            self._receive(deadline)
+
+    def take_request(self, code: int) -> RemotingCommand:
+        """The next request of this code that the broker sends; others are dropped."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            command = self._requests.popleft() if self._requests else self._frames.next_command()
+            if command is None:
+                self._receive(deadline)
+            elif command.code == code and not command.is_response:
+                return command
+
+    def _receive(self, deadline: float) -> None:
+        self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
+        data = self._sock.recv(1 << 18)
+        if not data:
+            raise ConnectionResetError("the broker closed the connection")
+        self._frames.feed(data)
 
     def call(
         self, code: int, fields: Mapping[str, object], body: bytes = b"", **limits: float
     ) -> RemotingCommand:
         """One request and its answer."""
         return self.take(self.post(code, fields, body), **limits)
+
+    def call_frame(self, frame: bytes) -> RemotingCommand:
+        """A request of somebody else's bytes, and its answer."""
+        decoder = FrameDecoder()
+        decoder.feed(frame)
+        command = decoder.next_command()
+        assert command is not None
+        self._sock.sendall(frame)
+        return self.take(command.opaque)
 
     # -- requests ------------------------------------------------------------------------------
 

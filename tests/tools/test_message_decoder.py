@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.every_row import every_row
 from tools.errors import MessageDecodeError
 from tools.message_decoder import (
     MAGIC_V1,
@@ -66,7 +67,7 @@ def one(data: bytes, **options: Any) -> MessageExt:
     return message
 
 
-@pytest.mark.parametrize("expected", RECORDS, ids=lambda r: str(r["phyOffset"]))
+@every_row("expected", RECORDS)
 def test_records_of_java(expected: dict[str, Any]) -> None:
     message = one(bytes.fromhex(expected["rawHex"]), broker_name="broker-g")
     assert message.store_size == expected["size"]
@@ -172,7 +173,7 @@ class TestCompressedBodies:
 
 
 class TestBrokenRecords:
-    @pytest.mark.parametrize("size", range(1, len(record())))
+    @every_row("size", range(1, len(record())))
     def test_every_cut(self, size: int) -> None:
         with pytest.raises(MessageDecodeError):
             list(decode_messages(record()[:size]))

@@ -14,6 +14,7 @@ import pytest
 from remoting.body.kv_table import KVTable
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from tests.support.every_row import every_row
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.mqadmin_bench import Bench
 from tools.command_table import COMMANDS
@@ -54,7 +55,7 @@ def not_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str | None = None) -
     )
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_every_command_has_help_and_the_common_options(name: str) -> None:
     command = load_command(name)
     options = {opt for parameter in command.params for opt in parameter.opts}
@@ -65,7 +66,7 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
     assert len(letters) == len(set(letters)), "a letter with two meanings"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_what_asks_can_be_told_yes(name: str) -> None:
     options = {opt for parameter in load_command(name).params for opt in parameter.opts}
     assert ("--yes" in options) == ("(asks)" in COMMANDS[name].description)
@@ -91,7 +92,7 @@ ELSE_I = {
 """The commands where -i means something else, in the original or as in its queryMsgById."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_the_letter_i_repeats_unless_the_original_means_something_else(name: str) -> None:
     (owner,) = (p for p in load_command(name).params if "-i" in p.opts)
     assert ELSE_I.get(name, "--interval") in owner.opts

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import pytest
-
 from broker.acl.access_table import ACCESS_TABLE
 from broker.acl.acl_table import AclTable
 from broker.acl.allowed_requests import AllowedRequests
@@ -25,6 +23,7 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.signature import RequestSigner
 from tests.broker.broker_fakes import FakeClock, FakeConnection
+from tests.support.every_row import every_row
 
 HERE, ELSEWHERE = "10.0.0.9:4711", "10.1.0.9:4711"
 REMEMBERED: Final = {code: row for code, row in ACCESS_TABLE.items() if row.named_by}
@@ -66,8 +65,8 @@ class WithoutBody(RemotingCommand):
     def body(self, _body: bytes) -> None: ...
 
 
-@pytest.mark.parametrize("code", REMEMBERED)
-@pytest.mark.parametrize("topic", ["T", "%RETRY%g", "%RETRY%other", "%RETRY%g_T", "x_REPLY_TOPIC"])
+@every_row("code", REMEMBERED)
+@every_row("topic", ["T", "%RETRY%g", "%RETRY%other", "%RETRY%g_T", "x_REPLY_TOPIC"])
 def test_only_the_named_fields_decide(code: int, topic: str) -> None:
     row = REMEMBERED[code]
     assert row.resources_of is not None

@@ -45,6 +45,11 @@ BODIES: Final = {
     41: {"consumerGroup": "G", "clientId": "c", "mqSet": []},
     42: {"consumerGroup": "G", "clientId": "c", "mqSet": []},
     200151: {"brokerName": "b", "acks": [{"c": "G", "t": "T", "r": "0", "b": "AQ=="}]},
+    200071: {
+        "subscriptionSet": [
+            {"action": "COMPLETE_ADD", "clientId": "c", "group": "G", "topic": "T"},
+        ]
+    },
     400: {"clientId": "c", "consumerGroup": "G", "topic": "T"},
     46: {"clientId": "c", "group": "G", "subscriptionData": {"topic": "T", "subString": "*"}},
 }

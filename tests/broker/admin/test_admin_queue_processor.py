@@ -79,6 +79,17 @@ def test_consume_queue_entries(tmp_path: Path) -> None:
     assert (answer.code, answer.remark) == (1, "9@t is not exist!")
 
 
+def test_entries_of_a_queue_without_any(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.store.put("t", 3, base=10)
+    for queue_id in (3, 4):
+        for index in (-1, 0, 9, 10, 11):
+            request = request_of(321, topic="t", queueId=queue_id, index=index, count=2)
+            answer = world.ask(world.admin_queue(), request)
+            assert (answer.code, answer.body) == (1, b"")
+            assert "is not exist!" in (answer.remark or "")
+
+
 def test_consume_queue_entries_show_the_groups_filter(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.store.put("t", 0, StoredMessage(0, 1, 100, 7))

@@ -182,6 +182,19 @@ def test_one_queue_that_cannot_be_reset(
     assert world.offsets.query_offsets("g", "t") == {0: 4, 1: 8}
 
 
+def test_a_reset_that_is_stored_is_of_queues_that_exist(tmp_path: Path) -> None:
+    """With useServerSideResetOffset: an entry for another queue would never be taken (#9309)."""
+    world = world_of(tmp_path)
+    world.groups.find_or_create("g")
+    world.offsets.stores_resets = True
+    for queue_id, code in ((2, 1), (1 << 30, 1), (1, 0), (-1, 0)):
+        request = request_of(
+            222, topic="t", group="g", timestamp=0, isForce="true", queueId=queue_id
+        )
+        assert world.ask(world.admin_reset(), request).code == code
+    assert sorted(world.offsets._resets) == [("g", "t", 0), ("g", "t", 1)]
+
+
 def test_a_slave_resets_no_queue(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.is_slave = True

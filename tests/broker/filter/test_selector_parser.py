@@ -25,7 +25,7 @@ from broker.filter.selector_parser import (
     compile_selector,
 )
 from broker.filter.selector_values import NotComparable
-from tests.support.every_row import check_every_row
+from tests.support.every_row import check_every_row, every_row
 
 VERDICTS = Path(__file__).with_name("java_verdicts.jsonl")
 
@@ -62,7 +62,7 @@ def assert_java_says_the_same(case: dict[str, Any]) -> None:
 # -- the documented language -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expression", "properties", "expected"),
     [
         # The example of the original's documentation.
@@ -207,7 +207,7 @@ ORDER_RULE = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expression", "message"),
     [
         ("", "the expression is incomplete"),

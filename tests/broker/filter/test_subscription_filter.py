@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.filter import subscription_filter
-from broker.filter.subscription_filter import TagExpressions, parse_tag_expression
+from broker.filter.subscription_filter import (
+    SubscribedCodes,
+    TagExpressions,
+    parse_tag_expression,
+)
+from remoting.body.heartbeat import SubscriptionData
 from store.java_hash import string_hash
 
 
@@ -57,3 +64,35 @@ def test_parsed_texts_are_remembered_within_limits(monkeypatch: pytest.MonkeyPat
         assert len(expressions._parsed) <= 3
     expressions.codes("x" * 100_000)
     assert all(len(text or "") < 5000 for text in expressions._parsed)
+
+
+def heard(*codes: int, topic: str = "T") -> SubscriptionData:
+    return SubscriptionData(topic=topic, code_set=list(codes))
+
+
+def test_the_codes_of_a_subscription_are_made_once() -> None:
+    subscribed, subscription = SubscribedCodes(), heard(1, 2, 2)
+    codes = subscribed.codes("G", subscription)
+    assert codes == {1, 2}
+    assert subscribed.codes("G", subscription) is codes
+    assert subscribed.codes("H", heard(3)) == {3}
+    assert subscribed.codes("G", heard(4, topic="U")) == {4}
+    assert subscribed.codes("G", subscription) is codes
+    newer = replace(subscription, code_set=[5])
+    assert subscribed.codes("G", newer) == {5}
+    assert subscribed.codes("G", subscription) == {1, 2}
+
+
+def test_few_codes_of_subscriptions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups, topics and codes are a peer's to name."""
+    monkeypatch.setattr(subscription_filter, "_MOST_CODES", 10)
+    monkeypatch.setattr(subscription_filter, "_CACHE_LIMIT", 4)
+    subscribed = SubscribedCodes()
+    for number in range(50):
+        subscription = heard(*range(number % 13))
+        for _ in range(2):
+            found = subscribed.codes(f"G{number % 9}", subscription)
+            assert found == frozenset(range(number % 13))
+        kept = [len(codes) for _of, codes in subscribed._kept.values()]
+        assert len(kept) <= 4
+        assert sum(kept) == subscribed._count <= 10

@@ -107,6 +107,23 @@ def test_topics_and_groups(tmp_path: Path) -> None:
     assert manager.groups_of_topic("t") == ["g", "h"], "keys with two separators are skipped"
 
 
+@pytest.mark.parametrize("name", ["group", "topic"])
+def test_what_is_deleted_leaves_no_offset_of_any_kind(tmp_path: Path, name: str) -> None:
+    """One of its name that is made later would go on from there."""
+    manager = manager_of(tmp_path)
+    commit(manager, "g", "t", 5)
+    manager.commit_pull_offset("g", "t", 0, 7)
+    manager.assign_reset_offset("operator", "g", "t", 0, 3)
+    if name == "group":
+        manager.remove_group("g")
+    else:
+        manager.remove_topic("t")
+    assert manager.query_offset("g", "t", 0) is None
+    assert manager.query_pull_offset("g", "t", 0) is None
+    assert not manager.has_offset_reset("g", "t", 0)
+    assert manager.take_reset_offset("g", "t", 0) is None
+
+
 def test_clean_up(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     for group in ("g", "gg"):

@@ -228,7 +228,7 @@ class MemoryAppends:
 class Topics:
     """TopicConfigManager, as far as pop uses it."""
 
-    pop_retry_limit = 255
+    retry_limit = 255
 
     def __init__(self, disk: Disk) -> None:
         self._table = disk.topics
@@ -249,8 +249,8 @@ class Topics:
     def can_be_pop_retry(self, _topic: str) -> bool:
         return True
 
-    def create_pop_retry(self, topic: str) -> TopicConfig | None:
-        return self.create(topic, 1)
+    def create_pop_retry(self, topic: str, queue_nums: int = 1) -> TopicConfig | None:
+        return self.create(topic, queue_nums)
 
 
 class Offsets(PlainOffsets):

@@ -13,18 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.pop.buffered_pops import (
-    Commit,
-    FreeQueue,
-    FreeRow,
-    OffsetQueue,
-    PopCheckPointWrapper,
-    QueueKey,
-    SetBits,
-    SetStored,
-    Store,
-)
+from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey
 from broker.pop.check_point import CheckPoint, CheckPointKey
+from broker.pop.pop_effects import Commit, FreeQueue, FreeRow, SetBits, SetStored, Store
 from broker.pop.pop_journal import JournalQueue, JournalRow
 from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_recovery import Found, recover

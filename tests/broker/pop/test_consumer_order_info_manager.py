@@ -233,7 +233,7 @@ def test_times_that_change_often_take_no_memory(world: World) -> None:
     for step in range(5_000):
         visible_ms = popped + 200_000_000 - (step % 7) * 1_000_000
         world.manager.update_next_visible_time("T", "G", 2, 10, popped, visible_ms)
-    assert len(world.manager._free_times) < 500
+    assert len(world.manager._free._times) < 500
     world.manager.update_next_visible_time("T", "G", 2, 10, popped, popped + 50)
     world.clock.advance(49)
     world.manager.tell_free_queues()

@@ -72,6 +72,25 @@ def test_check_points_of_other_queues_are_others(
     assert sorted(copied) == sorted(bodies)
 
 
+def test_what_is_behind_is_what_is_not_handled(world: ReviveWorld) -> None:
+    """One record too many up to RocketMQ 5.3 (#8652)."""
+
+    def behind() -> int:
+        return world.service.behind(world.now_ms)[0][1]
+
+    assert behind() == 0
+    world.store_point()
+    world.store_point(so=5, pt=world.now_ms)
+    world.hot.turn()
+    world.hot.dispatch()
+    assert behind() == 2
+    world.look()
+    assert behind() == 1, "one is due later"
+    world.now_ms += 60_000
+    world.look()
+    assert behind() == 0
+
+
 def test_a_pass_waits_for_the_loop_only_while_nothing_is_left_to_do(world: ReviveWorld) -> None:
     """What becomes due is no event of the loop."""
     service, loop = world.service, mock.Mock()

@@ -146,6 +146,61 @@ def test_notifications_and_peeks_take_nothing(client: PopClient, other: PopClien
     assert client.frames.take(waiting).ext_fields["hasMsg"] == "true"
 
 
+def send_tagged(client: PopClient, topic: str, tag: str) -> None:
+    before = client.frames.offset(30, topic, 0)
+    # A key's text is free: the tag stands beside it.
+    assert client.frames.send(topic, 0, b"x", f"k\x02TAGS\x01{tag}").code == 0
+    wait_until(lambda: client.frames.offset(30, topic, 0) == before + 1)
+
+
+def test_a_notification_is_filtered_as_the_pop_that_follows(
+    client: PopClient, other: PopClient
+) -> None:
+    """As peers of 5.5 ask: expType and exp; those of 5.5.1 say who asks, too."""
+    send_tagged(client, "TFilter", "b")
+    where = {
+        "consumerGroup": client.group, "topic": "TFilter", "queueId": -1, "bornTime": 0,
+        "isLiteConsumer": "false", "clientId": "c",
+    }  # fmt: skip
+
+    def told(kind: str, expression: str) -> tuple[int, str | None]:
+        fields = {**where, "pollTime": 0, "expType": kind, "exp": expression}
+        answer = other.frames.call(200054, fields)
+        return answer.code, answer.ext_fields.get("hasMsg")
+
+    assert told("TAG", "b") == told("TAG", "*") == told("", "a") == told("SQL92", "TAGS = 'b'")
+    assert told("TAG", "a || c") == told("SQL92", "TAGS = 'a'") == (0, "false")
+    assert told("TAG", "b") == (0, "true")
+    assert told("TAG", "||") == told("SQL92", "a =") == told("sql", "TAGS = 'b'") == (23, None)
+    waiting = {**where, "pollTime": 15_000, "expType": "TAG", "exp": "a"}
+    opaque = client.frames.post(200054, waiting)
+    for _ in range(62):
+        send_tagged(other, "TFilter", "b")
+    assert told("TAG", "a") == (0, "false")
+    # An answer that came too early would be dropped here, and missed below.
+    assert client.frames.offset(30, "TFilter", 0) == 63
+    send_tagged(other, "TFilter", "a")
+    assert client.frames.take(opaque).ext_fields["hasMsg"] == "true"
+    assert told("TAG", "nobody") == (0, "true"), "64 are left: the pop has to get past them"
+
+
+def test_the_filter_of_notifications_is_a_setting(client: PopClient) -> None:
+    send_tagged(client, "TUnfiltered", "b")
+    fields = {
+        "consumerGroup": client.group, "topic": "TUnfiltered", "queueId": 0, "bornTime": 0,
+        "pollTime": 0, "expType": "TAG", "exp": "a",
+    }  # fmt: skip
+
+    def told(setting: str) -> str:
+        client.frames.call(25, {}, setting.encode())
+        return client.frames.call(200054, fields).ext_fields["hasMsg"]
+
+    assert told("useMessageFilterForNotification=false") == "true"
+    assert told("useMessageFilterForNotification=true") == "false"
+    assert told("maxMessageFilterNumForNotification=1") == "true"
+    assert told("maxMessageFilterNumForNotification=64") == "false"
+
+
 @pytest.mark.parametrize("code", [200052, 200054, 200055])
 def test_looking_at_what_is_not_there(client: PopClient, code: int) -> None:
     send(client, "TThere", b"x")

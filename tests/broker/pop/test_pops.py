@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pop.buffered_pops import Commit, FreeRow, SetBits, Store
 from broker.pop.check_point import CheckPoint
+from broker.pop.pop_effects import Commit, FreeRow, SetBits, Store
 from broker.pop.pops import Pops
 from broker.settings.broker_config import BrokerConfig
 from tests.broker.pop.pop_histories import Step, check, make_history

@@ -17,9 +17,10 @@ from broker.pop.notification_processor import (
     NotificationProcessor,
     NotificationRequest,
 )
+from broker.pop.pop_header import PopHeader
 from broker.pop.pop_long_polling_service import PollingLimits
 from broker.pop.pop_message_processor import PopMessageProcessor
-from broker.pop.pop_request import PopHeader, PopRequest
+from broker.pop.pop_request import PopRequest
 from remoting.connection import Connection
 from remoting.remoting_command import RemotingCommand
 from store.errors import MessageIllegalError
@@ -61,7 +62,13 @@ def test_a_notification() -> None:
     check = SimpleNamespace(check=broken)
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
     notifications = NotificationProcessor(
-        cast("Any", check), cast("Any", None), stats, PollingLimits(1, 1, 1), cast("Any", clock)
+        cast("Any", check),
+        cast("Any", None),
+        stats,
+        PollingLimits(1, 1, 1),
+        cast("Any", clock),
+        cast("Any", None),
+        CONFIG,
     )
     peer = FakeConnection()
     request = RemotingCommand.request(200054, {})

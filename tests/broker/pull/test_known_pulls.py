@@ -17,6 +17,7 @@ from broker.filter.subscription_filter import MOST_KEPT
 from ipc.queue_table import QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
@@ -83,10 +84,11 @@ class Pair:
         ]
         for number, send in enumerate(sends):
             send.opaque = number
+        data = b"".join(map(encode_command, sends))
 
         def store(world: HotPathWorld) -> None:
             sender = world.client(port=4712)
-            sender.send(*sends)
+            sender.send(data)
             world.turn()
             world.dispatch()
             world.turn()

@@ -376,6 +376,17 @@ def test_a_send_with_lo_false_names_the_physical_queue(hot: HotPathWorld) -> Non
     assert client.call(send_request(queue_id=3)).code == 501, "the fast path does not take it"
 
 
+def test_a_priority_changes_no_logic_queue(hot: HotPathWorld) -> None:
+    """They may lie with other brokers, and the answer's offset is one of the queue asked. (RocketMQ
+    stores it in the physical queue of that number, and answers as if it had not.)"""
+    client = hot.client()
+    plain = client.call(send_request(queue_id=0)).ext_fields
+    answer = client.call(send_request(queue_id=0, properties="_SYS_MSG_PRIORITY_\x011")).ext_fields
+    assert (answer["queueId"], plain["queueId"]) == ("0", "0")
+    assert int(answer["queueOffset"]) == int(plain["queueOffset"]) + 1
+    assert len({record.queue_id for record in hot.records()}) == 1
+
+
 @pytest.mark.parametrize("serialize", list(SerializeType))
 def test_a_pull_of_an_item_here(hot: HotPathWorld, serialize: SerializeType) -> None:
     client = hot.client()

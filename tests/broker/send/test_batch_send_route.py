@@ -82,6 +82,17 @@ def test_plain_batches_take_the_fast_path(
     assert twins.taken == []
 
 
+def test_ids_of_messages_are_their_own(twins: Twins) -> None:
+    """Not that of the batch, which all of them had up to RocketMQ 5.3 (#9416)."""
+    start = twins.compared
+    body = batch_body((0, b"a", b"UNIQ_KEY\x01A"), (0, b"b", b"UNIQ_KEY\x01B"), (0, b"c", b""))
+    for properties in ("WAIT\x01true\x02UNIQ_KEY\x01X", "UNIQ_KEY\x01X\x02A\x01b", "UNIQ_KEY\x01X"):
+        assert twins.check(batch_request(body, properties=properties))
+    assert twins.taken == []
+    found = [record.find_property("UNIQ_KEY") for record in twins.hot.stored(start)]
+    assert found == ["A", "B", None] * 3
+
+
 @pytest.mark.parametrize(
     ("body", "stored"),
     [

@@ -162,18 +162,44 @@ def test_what_is_kept_is_limited() -> None:
     """Whatever a client sends."""
     known, fields = KnownBinaryHeaders(), SEND | {"a": "P" * known_binary_headers._KEY_SIZE}
     with mock.patch.object(known_binary_headers, "_LEARN_EVERY", 1):
-        for number in range(known_binary_headers._MOST_CUTS + 50):
+        for number in range(known_binary_headers._MOST_KNOWN // 6 + 50):
             text = "k" * (1 + number)
             for topic in "TUVWXY":
                 known.decode(header(310, fields | {"b": topic, "i": text}))
+                assert known._known == sum(len(alike.known) for alike in known._alike.values())
+                assert known._known <= known_binary_headers._MOST_KNOWN
         known.decode(header(310, fields | {"i": "k" * known_binary_headers._LARGEST}))
-    kept = known._alike
-    assert len(kept) == known_binary_headers._MOST_CUTS
-    assert {len(alike.known) for alike in kept.values()} == {known_binary_headers._MOST_ALIKE}
-    assert max(size for size, _ in kept) <= known_binary_headers._LARGEST
+    assert known._known > known_binary_headers._MOST_KNOWN - 6
+    assert max(size for size, _ in known._alike) <= known_binary_headers._LARGEST
     newest = header(310, fields | {"b": "Y", "i": text})
     with mock.patch.object(known_binary_headers, "decode_binary_frame") as read:
         known.decode(newest)
+    assert not read.called
+
+
+@pytest.mark.interpreted
+def test_more_alike_than_are_kept() -> None:
+    """Of one size, as many as a peer likes: the newest is known."""
+    known, fields = KnownBinaryHeaders(), SEND | {"a": "P" * known_binary_headers._KEY_SIZE}
+    with mock.patch.object(known_binary_headers, "_LEARN_EVERY", 1):
+        for number in range(known_binary_headers._MOST_KNOWN + 3):
+            known.decode(header(310, fields | {"b": f"{number:08}"}))
+    assert known._known == 3
+    with mock.patch.object(known_binary_headers, "decode_binary_frame") as read:
+        known.decode(header(310, fields | {"b": f"{number:08}"}))
+    assert not read.called
+
+
+@pytest.mark.interpreted
+def test_topics_with_equally_long_names_take_turns() -> None:
+    known = KnownBinaryHeaders()
+    turn = [header(310, SEND | {"b": f"topic-{number:02}"}) for number in range(16)]
+    for _ in range(known_binary_headers._LEARN_EVERY * len(turn)):
+        for data in turn:
+            known.decode(data)
+    with mock.patch.object(known_binary_headers, "decode_binary_frame") as read:
+        for data in turn:
+            known.decode(data)
     assert not read.called
 
 

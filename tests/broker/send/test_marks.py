@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.send.marks import RESERVED, WORDS, marks_of, marks_of_items
+from broker.send.marks import (
+    DELAY,
+    FIFO,
+    HALF,
+    L_MARK,
+    LITE,
+    PRIORITY,
+    RESERVED,
+    WORDS,
+    marks_of,
+    marks_of_items,
+    message_type,
+)
 from store.reserved_properties import MARK, OTHER_MARK, reserved_in
 from store.reserved_properties import RESERVED as RESERVED_NAMES
 
@@ -44,4 +56,18 @@ def test_no_mark_of_a_message_is_missed_in_a_batch(items: list[str]) -> None:
 @pytest.mark.parametrize("word", WORDS.values())
 def test_every_word_has_a_letter_by_which_it_is_looked_for(word: str) -> None:
     """A new one that has none would not be found in a text without them."""
-    assert word == "DELAY\x01" or MARK in word or OTHER_MARK in word
+    assert L_MARK in word or MARK in word or OTHER_MARK in word
+
+
+@pytest.mark.parametrize(
+    ("marks", "counted_as"),
+    [
+        (0, "normal"),
+        (DELAY | HALF | RESERVED, "normal"),
+        (LITE, "lite"),
+        (LITE | PRIORITY, "priority"),
+        (LITE | PRIORITY | FIFO, "fifo"),
+    ],
+)
+def test_what_a_message_is_counted_as(marks: int, counted_as: str) -> None:
+    assert message_type(marks) == counted_as

@@ -1470,3 +1470,34 @@ def test_messages_of_an_order_are_counted_as_such(tmp_path: Path, fast: bool) ->
     assert world.stats.types == {"normal", "fifo"}
     assert world.stats.puts["T"][0] == 2
     assert world.stats.answers == {(310, 0): 2}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("serialize", SerializeType)
+def test_a_priority_chooses_the_queue_and_the_answer_says_which(
+    tmp_path: Path, fast: bool, serialize: SerializeType
+) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic()
+    client = world.client()
+    client.call(send_request(serialize=serialize))
+    text = "_SYS_MSG_PRIORITY_\x017\x02TAGS\x01A"
+    answer = client.call(send_request(serialize=serialize, properties=text))
+    assert answer.ext_fields["queueId"] == "3", "the last of four"
+    record = world.records()[-1]
+    assert (record.queue_id, record.queue_offset) == (3, 0)
+    assert properties_of(record.properties)["_SYS_MSG_PRIORITY_"] == "7"
+    assert world.stats.types == {"normal", "priority"}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_an_ordered_message_has_no_priority(tmp_path: Path, fast: bool) -> None:
+    world = HotPathWorld(tmp_path, fast=fast)
+    world.topic()
+    text = "_SYS_MSG_PRIORITY_\x013\x02__SHARDINGKEY\x01s"
+    for _ in range(2):
+        answer = world.client().call(send_request(queue_id=1, properties=text))
+        assert answer.ext_fields["queueId"] == "1"
+    for record in world.records():
+        assert record.queue_id == 1
+        assert "_SYS_MSG_PRIORITY_" not in properties_of(record.properties)

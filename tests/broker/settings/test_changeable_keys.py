@@ -9,11 +9,12 @@ from broker.settings.changeable_keys import CHANGEABLE, RETENTION_KEYS
 from conf.config_fields import Applies, FieldSpec, field_specs
 from conf.ignored_keys import ALIASES
 from store.message_store_config import MessageStoreConfig
+from tests.support.every_row import every_row
 
 SPECS = {spec.key: spec for cls in (BrokerConfig, MessageStoreConfig) for spec in field_specs(cls)}
 
 
-@pytest.mark.parametrize("key", CHANGEABLE)
+@every_row("key", CHANGEABLE)
 def test_a_changeable_key_is_a_number_or_a_choice(key: str) -> None:
     """Never a path, an address, a name or anything that is executed."""
     spec: FieldSpec = SPECS[key]

@@ -99,6 +99,13 @@ class Api:
             return KVTable(table=table).to_json_bytes()
         return answer if answer != b"" else self.master.body(code)
 
+    def get_page(
+        self, broker: str, code: RequestCode, _fields: object, timeout_ms: int
+    ) -> RemotingCommand | None:
+        """As a master that knows no pages."""
+        body = self.get_table(broker, code, timeout_ms)
+        return None if body is None else RemotingCommand(code=0, body=body)
+
     def fail(self, kind: SyncKind) -> None:
         for broker in (MASTER, VIP):
             self.answers[broker, CODES[kind]] = RemotingConnectError(broker, "refused")
@@ -852,6 +859,19 @@ def test_a_group_that_came_to_life_here_keeps_its_offsets(world: World) -> None:
 
 
 # -- consumer offsets ----------------------------------------------------------------------------
+
+
+def test_what_a_5_5_1_master_tells_of_pulls_is_taken(world: World) -> None:
+    body = b'{"offsetTable":{"t@g":{0:5}},"pullOffsetTable":{"t@g":{0:9,1:3},"odd":{0:1}}}'
+    world.api.answers[MASTER, 43] = body
+    world.round()
+    offsets = world.slave.offsets
+    assert (offsets.query_offset("g", "t", 0), offsets.query_pull_offset("g", "t", 0)) == (5, 9)
+    assert offsets.query_pull_offset("g", "t", 1) == 3
+    assert b"pullOffsetTable" not in world.slave.body(43), "what 4.9 and 5.5.0 answer"
+    world.api.answers[MASTER, 43] = b'{"offsetTable":{"t@g":{0:6}},"pullOffsetTable":7}'
+    world.round()
+    assert world.slave.offsets.query_offset("g", "t", 0) == 5, "no table of offsets"
 
 
 def test_the_larger_offset_stays_but_a_reset_is_taken(world: World) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.processor.table_pages import TablePages
 from broker.slave.slave_topics_processor import SlaveTopicsProcessor
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_command import RemotingCommand
@@ -30,7 +31,8 @@ def test_attributes_for_slaves(tmp_path: Path, version: int, key: str) -> None:
     world.topics.update(TopicConfig(topic_name="t", attributes={"+message.type": "FIFO"}))
     request = RemotingCommand.request(21)
     request.version = version
-    body = json_of(world.ask(SlaveTopicsProcessor(world.topics.wrapper), request).body)
+    processor = SlaveTopicsProcessor(world.topics.wrapper, TablePages(2_000))
+    body = json_of(world.ask(processor, request).body)
     expected = json_of(world.topics.encode())
     expected["topicConfigTable"]["t"]["attributes"] = {key: "FIFO"}
     assert body == expected

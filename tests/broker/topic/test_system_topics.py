@@ -24,6 +24,8 @@ from remoting.response_code import ResponseCode
         ("SCHEDULE_TOPIC_XXXX", True),
         ("BenchmarkTest", True),
         ("rmq_sys_anything", True),
+        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", True),
+        ("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", True),
         ("RMQ_SYS_anything", False),
         ("MyCluster", True),
         ("MyBroker", False),
@@ -48,7 +50,13 @@ def test_system_topics_belong_to_one_broker() -> None:
     assert set(one.names()) - set(other.names()) == {"cluster-a"}
 
 
-@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC"])
+@pytest.mark.parametrize(
+    "topic",
+    [
+        *("SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC"),
+        *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
+    ],
+)
 def test_forbidden_to_send(topic: str) -> None:
     with pytest.raises(RequestError, match="is forbidden") as caught:
         check_send_allowed(topic)

@@ -420,7 +420,7 @@ def test_attributes_of_a_file_of_5x_are_kept(
     assert again.find("Compacted") == manager.find("Compacted")
 
 
-@pytest.mark.parametrize("name", ["%RETRY%/", "%RETRY%a/b", "%RETRY%" + "g" * 121, "a\nb", ""])
+@pytest.mark.parametrize("name", ["%RETRY%/", "%RETRY%a/b", "%RETRY%".ljust(256, "g"), "a\nb", ""])
 def test_the_brokers_own_topics_follow_the_rule_for_names(tmp_path: Path, name: str) -> None:
     manager = manager_of(tmp_path)
     with pytest.raises(RequestError, match="The specified topic"):
@@ -442,16 +442,13 @@ def test_odd_names_of_an_older_table_stay_if_they_can_be_stored(
 
 
 @pytest.mark.parametrize("name", ["%RETRY%G_".ljust(255, "T"), "%RETRY%G+".ljust(128, "T")])
-def test_only_pop_makes_long_retry_topics(tmp_path: Path, name: str) -> None:
+def test_retry_topics_may_be_longer_than_others(tmp_path: Path, name: str) -> None:
     manager = manager_of(tmp_path)
-    with pytest.raises(RequestError, match="longer than topic max length"):
-        manager.create(name.replace("+", "_"), 1, 6)
+    assert manager.create(name.replace("+", "-"), 1, 6) is not None
     assert manager.can_be_pop_retry(name)
     made = manager.create_pop_retry(name)
     assert made is not None
     assert manager.create_pop_retry(name) is made
-    with pytest.raises(RequestError, match=r"longer than|illegal characters"):
-        send(manager, name)
     assert not manager.can_be_pop_retry("%RETRY%G_".ljust(256, "T"))
     with pytest.raises(RequestError, match="longer than topic max length"):
         manager.create_pop_retry("%RETRY%G_".ljust(256, "T"))

@@ -27,7 +27,7 @@ from store.message import Message
 from store.message_codec import decode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
-from tests.broker.hot_path_world import properties_of, send_request
+from tests.broker.hot_path_world import properties_of, record, send_request
 from tests.broker.transaction.test_end_transaction_processor import (
     golden_end,
     golden_records,
@@ -94,7 +94,7 @@ def test_a_half_without_an_end_is_asked_about(world: TransactionWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "asks"), [(TIME_OUT_MS - 1, 0), (TIME_OUT_MS, 1), (0, 0), (-1, 1)]
+    ("age_ms", "asks"), [(TIME_OUT_MS, 0), (TIME_OUT_MS + 1, 1), (0, 0), (-1, 1)]
 )
 def test_a_half_must_have_an_age(world: TransactionWorld, age_ms: int, asks: int) -> None:
     """Who is born in the future has a clock that is wrong: he is asked, as by the original."""
@@ -108,9 +108,9 @@ def test_a_half_must_have_an_age(world: TransactionWorld, age_ms: int, asks: int
 def test_a_young_half_ends_the_round(world: TransactionWorld) -> None:
     producer = world.connect()
     now_ms = world.hot.clock.now
-    world.prepare(born_timestamp=now_ms - TIME_OUT_MS)
+    world.prepare(born_timestamp=now_ms - TIME_OUT_MS - 1)
     world.prepare(born_timestamp=now_ms)
-    world.prepare(born_timestamp=now_ms - TIME_OUT_MS)
+    world.prepare(born_timestamp=now_ms - TIME_OUT_MS - 1)
     world.round(0)
     assert (len(asked(producer)), world.progress()) == (1, (1, None))
     world.round()
@@ -259,6 +259,7 @@ def test_a_half_is_checked_so_often_and_then_discarded(
     (message,) = world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
     last = world.messages(TRANS_HALF_TOPIC)[-1]
     assert (message.properties, message.body, message.flag) == (last.properties, b"x", 2)
+    assert message.queue_id == 0, "the only queue of the topic"
     assert caplog.messages[-1] == (
         "half 3: topic T, key U: checked too often or too old, moved to "
         "TRANS_CHECK_MAX_TIME_TOPIC at offset 0; RESUME_CHECK_HALF_MESSAGE (323) puts it back"
@@ -349,7 +350,7 @@ def test_an_immune_half_is_asked_about_when_its_time_is_over(world: TransactionW
     """It goes to the queue's end each round; that is no check (in the original it counts as one,
     and a half that is immune for long is discarded without one)."""
     producer = world.connect()
-    world.prepare(properties=f"{IMMUNE}300")
+    world.prepare(properties=f"{IMMUNE}240")
     for offset in range(1, 5):
         world.round()
         copy = world.messages(TRANS_HALF_TOPIC)[-1]
@@ -859,7 +860,7 @@ def test_a_start_waits_for_the_store(
     world.halves.known.clear()
     ends = {topic: world.bridge.offsets(topic) for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)}
     bounds = dict.fromkeys(ends, (0, 0))
-    monkeypatch.setattr(world.access, "offsets", lambda topic, _queue_id: bounds[topic])
+    monkeypatch.setattr(world.access, "offsets", lambda topic, _queue_id: bounds.get(topic, (0, 0)))
     assert not world.service.recover()
     bounds[TRANS_HALF_TOPIC] = ends[TRANS_HALF_TOPIC]
     assert not world.service.recover()
@@ -1116,3 +1117,19 @@ def test_a_lost_turn_loses_no_half(world: TransactionWorld) -> None:
     (copy,) = asked(producer)
     world.end(copy, COMMIT)
     assert world.delivered() == [b"x"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_halves_of_a_broker_with_rocksdb_are_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    world = TransactionWorld(tmp_path)
+    topic = world.hot.log.topic("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")
+    for _ in range(count):
+        world.hot.log.append(topic, (record(b"half"),))
+    world.turn()
+    world.restart()
+    told = [line for line in caplog.messages if "ROCKSDB" in line]
+    assert [line.partition("half messages")[0] for line in told] == (
+        [f"transactions: {count} "] if count else []
+    )

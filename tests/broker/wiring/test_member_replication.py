@@ -13,6 +13,7 @@ from broker.out.broker_outer_api import BrokerOuterAPI, RegisterBrokerResult
 from broker.out.member_registration import MemberRegistration, Registered
 from broker.wiring.member_replication import MemberReplication
 from ha.control_slots import MASTER_LINKED, MemberRole
+from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import dumps_java
 from remoting.request_code import RequestCode
 from tests.broker.member_world import Member
@@ -72,11 +73,18 @@ class World:
             self.on_ask(code)
             return self.tables.get(code)
 
+        def get_page(
+            api: Any, broker: str, code: RequestCode, _fields: object, ms: int
+        ) -> RemotingCommand | None:
+            body = get_table(api, broker, code, ms)
+            return None if body is None else RemotingCommand(code=0, body=body)
+
         for name, function in {
             "register_broker_all": lambda _api, *args, **named: server.register(*args, **named),
             "unregister_broker_all": lambda _api, *args: server.unregister(*args),
             "registration_refused_by": lambda _api: ["n"] if server.refuses else [],
             "get_table": get_table,
+            "get_page": get_page,
         }.items():
             monkeypatch.setattr(BrokerOuterAPI, name, function)
         monkeypatch.setattr(BrokerOuterAPI, "name_servers", ("n",))

@@ -79,6 +79,7 @@ class World:
                 client=self.client,
                 get_broker_cluster_info=list,
                 get_table=lambda *_: None,
+                get_page=lambda *_: None,
                 get_timer_check_point=lambda *_: TimerCheckPointAnswer(bytes(56), 0),
             ),
             SimpleNamespace(  # type: ignore[arg-type]

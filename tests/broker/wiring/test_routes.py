@@ -77,7 +77,8 @@ def test_every_pool_that_is_named_exists(controller: BrokerController) -> None:
 
 def test_the_vip_port_serves_everything_but_pulls(controller: BrokerController) -> None:
     routes = controller._routes
-    assert set(routes.main) - set(routes.vip) == {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
+    pulls = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.POP_LITE_MESSAGE}
+    assert set(routes.main) - set(routes.vip) == pulls
     own = {code for code in routes.vip if routes.vip[code] is not routes.main[code]}
     assert own == {Code.GET_ALL_TOPIC_CONFIG}, "what slaves ask there"
 

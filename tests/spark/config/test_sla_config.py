@@ -24,6 +24,7 @@ from spark.config.objectives import (
     pattern_regex,
 )
 from spark.config.sla_config import SlaError, default_sla, parse_sla, read_sla
+from tests.support.every_row import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -206,7 +207,7 @@ objectives:
     assert found == ["one", "orders", "far", "default", "default"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("objectivs: []", "sla.yaml:1: unknown key 'objectivs'; did you mean objectives?"),

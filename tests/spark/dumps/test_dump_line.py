@@ -10,6 +10,7 @@ import pytest
 
 from spark.dumps.dump_line import BadLineError, decode_line
 from tests.spark.dump_lines_builder import T0, Life, Line, replica, sends, sync
+from tests.support.every_row import every_row
 
 HOUR_MS = 3_600_000
 NULLABLE = {
@@ -235,7 +236,7 @@ def text_of(change: Change) -> bytes:
     return (changed if isinstance(changed, str) else json.dumps(changed)).encode()
 
 
-@pytest.mark.parametrize("case", BAD)
+@every_row("case", BAD)
 def test_bad_line(case: str) -> None:
     change, reason = BAD[case]
     with pytest.raises(BadLineError) as caught:

@@ -10,6 +10,7 @@ import pytest
 from spark.config.objectives import Objective
 from spark.figures.result_tables import TABLES
 from spark.figures.verdicts import budget_s, burn_rates, judged, waiting_groups, worst_of
+from tests.support.every_row import every_row
 
 B, I, M = "breached", "insufficient data", "met"  # noqa: E741 - as in the table below
 GOOD: dict[str, Any] = {
@@ -271,7 +272,7 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
 OF_OBJECTIVE = {field.name for field in dataclasses.fields(Objective)}
 
 
-@pytest.mark.parametrize(("fields", "verdict", "reasons"), CASES, ids=str)
+@every_row(("fields", "verdict", "reasons"), CASES)
 def test_every_criterion(fields: dict[str, Any], verdict: str, reasons: list[str]) -> None:
     asked = {name: value for name, value in fields.items() if name in OF_OBJECTIVE}
     objective = Objective("default", **asked)

@@ -3,6 +3,8 @@ package grpc;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -116,14 +118,25 @@ public final class GrpcClient {
         return null;
     }
 
-    private static Message message(JsonObject command) {
+    private static Message message(JsonObject command) throws Exception {
         MessageBuilder builder = PROVIDER.newMessageBuilder().setTopic(text(command, "topic"))
             .setBody(text(command, "body").getBytes(StandardCharsets.UTF_8));
         if (command.has("tag")) builder.setTag(text(command, "tag"));
         if (command.has("group")) builder.setMessageGroup(text(command, "group"));
         if (command.has("delay_ms"))
             builder.setDeliveryTimestamp(System.currentTimeMillis() + command.get("delay_ms").getAsLong());
+        // Not of every release that this is compiled with.
+        if (command.has("priority"))
+            call(MessageBuilder.class.getMethod("setPriority", int.class), builder, command.get("priority").getAsInt());
         return builder.build();
+    }
+
+    private static Object call(Method method, Object of, Object... arguments) throws Exception {
+        try {
+            return method.invoke(of, arguments);
+        } catch (InvocationTargetException error) {
+            throw error.getCause() instanceof Exception ? (Exception) error.getCause() : error;
+        }
     }
 
     private Object send(JsonObject command) throws Exception {

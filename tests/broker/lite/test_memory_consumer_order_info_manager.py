@@ -1,0 +1,69 @@
+"""What is out of light queues: it takes memory as long as it is out, and no longer."""
+
+from __future__ import annotations
+
+from broker.lite.memory_consumer_order_info_manager import MemoryConsumerOrderInfoManager
+from broker.pop.order_infos import ILLEGAL, NO_COMMIT
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class World:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.order = MemoryConsumerOrderInfoManager(lambda: self.now_ms)
+
+    def out(self, lmq: str, *offsets: int) -> list[int]:
+        places = tuple(1_000 + offset for offset in offsets)
+        return self.order.update(None, (lmq, "G"), self.now_ms, 100, list(offsets), places)
+
+    def kept(self) -> tuple[int, int]:
+        return len(self.order), len(self.order._lmq_at)
+
+
+def test_nothing_is_kept_of_what_is_acknowledged() -> None:
+    world = World()
+    world.out("q", 0, 1)
+    assert world.kept() == (1, 2)
+    assert world.order.lmq_of("G", 1_001) == "q"
+    assert world.order.commit_and_next(("q", "G"), 0, world.now_ms, 0) == 1
+    assert world.order.commit_and_next(("q", "G"), 1, world.now_ms, 1) == 2
+    assert world.kept() == (0, 0)
+    assert world.order.commit_and_next(("q", "G"), 1, world.now_ms, 1) == NO_COMMIT
+    world.now_ms += DAY_MS
+    assert world.order.take_free() is None
+
+
+def test_what_is_handed_out_again_is_known_once() -> None:
+    world = World()
+    assert world.out("q", 0, 1) == [0, 0]
+    world.now_ms += 100
+    assert world.out("q", 0, 1, 2) == [1, 1, 0]
+    assert world.kept() == (1, 3)
+    assert world.order.commit_and_next(("q", "G"), 5, world.now_ms, 0) == ILLEGAL
+
+
+def test_what_nobody_wants_for_a_day_is_forgotten() -> None:
+    world = World()
+    world.out("q", 0)
+    world.now_ms += DAY_MS
+    world.order.clean()
+    assert world.kept() == (1, 1)
+    world.now_ms += 101
+    world.order.clean()
+    assert world.kept() == (0, 0)
+
+
+def test_a_queue_is_free_when_its_last_message_is() -> None:
+    world = World()
+    world.out("q", 0, 1)
+    world.order.update_next_visible_time(("q", "G"), 0, world.now_ms, world.now_ms + 10)
+    popped_ms = world.now_ms
+    world.now_ms += 10
+    assert world.order.check_block(None, "q", "G")
+    assert world.order.take_free() is None
+    assert world.order.is_soon()
+    world.order.update_next_visible_time(("q", "G"), 1, popped_ms, world.now_ms)
+    assert not world.order.check_block(None, "q", "G")
+    assert world.order.take_free() == ("q", "G")
+    assert world.order.take_free() is None
