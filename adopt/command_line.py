@@ -143,8 +143,8 @@ def _import_dledger(options: argparse.Namespace) -> int:
             f"{options.directory}: a DLedger log cannot become ours in place: every offset in it "
             "is another; say --to a new directory"
         )
-    words = [str(options.directory), "--members", str(options.members)]
-    words += ["--dry-run"] if options.to is None else [str(options.to)]
+    words = [str(options.directory), "--dry-run" if options.to is None else str(options.to)]
+    words += ["--members", str(options.members)]
     for other in options.other:
         words += ["--other", str(other)]
     for name in ("majority_only", "skip_damaged", "again"):
