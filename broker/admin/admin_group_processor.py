@@ -69,9 +69,7 @@ class AdminGroupProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
-        serves: Callable[[], bool] = lambda: True,
     ) -> None:
-        """serves: whether the broker is not stopping."""
         super().__init__(
             {
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_and_create_group,
@@ -92,8 +90,10 @@ class AdminGroupProcessor(TableProcessor):
         )
         self.config = config
         """Replaced as a whole when a setting changes."""
-        self._pages = TablePages(config)
-        self._deletions = PacedDeletions(serves)
+        self._pages = TablePages(config.page_limit)
+        self.serves: Callable[[], bool] = lambda: True
+        """Whether the broker is not stopping. Set before the first request."""
+        self._deletions = PacedDeletions(lambda: self.serves())
         self._groups = groups
         self._consumers = consumers
         self._producers = producers

@@ -349,6 +349,11 @@ class BrokerConfig:
     # fmt: on
 
     @property
+    def page_limit(self) -> int:
+        """Names of a page of topics or groups at most (processor/table_pages.py); 0: no pages."""
+        return self.split_metadata_size if self.enable_split_metadata else 0
+
+    @property
     def begins_isolated(self) -> bool:
         """Whether the broker registers, and takes messages, only once its group is linked
         (slave/pre_online.py)."""

@@ -102,7 +102,7 @@ GAPS_550: Final[tuple[Gap, ...]] = ()
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
+    17: "attributes of 5.5 (docs/priority.md); COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "in pages to peers of 5.5; on the VIP port attributes as 5.3.2 and 5.3.3 read them",
     25: "an allow-list of keys (docs/settings.md)",
@@ -110,6 +110,7 @@ NOTES: Final[dict[int, str]] = {
     54: "of older releases; ours gives no secrets",
     52: "without ACL 4.9.8 does not answer; ours says so",
     201: "in pages to peers of 5.5",
+    200: "with the attributes of 5.5; a new name has 120 characters at most (29)",
     215: "that topic's queues only (docs/decisions/topics.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",
     314: "a slave refuses it, as 222",
@@ -137,7 +138,7 @@ NOTES: Final[dict[int, str]] = {
     200071: "docs/lite_topics.md",
     **dict.fromkeys(range(200074, 200080), "for mqadmin of 5.5 (docs/lite_topics.md)"),
     200054: "the filter of peers of 5.5 is applied, SQL92 too (docs/pop.md)",
-    5001: "as a default 5.5.0 broker: timers stay in files",
+    5001: "as a default 5.5.0 broker: timers are in files (F), and stay there (R: refused)",
     5002: "of 5.5.1: as 215, batchDeleteTopicMaxRate a second",
     5003: "of 5.5.1: as 207, batchDeleteSubscriptionGroupMaxRate a second",
     28906: "between brokers of ours (docs/replication.md)",
