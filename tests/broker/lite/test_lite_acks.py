@@ -48,11 +48,12 @@ def test_another_group_moves_nothing(world: LiteServed) -> None:
 
 
 def test_an_older_handle_moves_nothing(world: LiteServed) -> None:
-    old = world.handle(0)
+    old = [world.handle(at) for at in (0, 1)]
     world.pass_time(60_000)
     assert world.popped() == [0, 1, 2]
-    world.ack("s", 0, extra_info=old)
-    world.change("s", 0, 0, extra_info=old)
+    world.ack("s", 0, extra_info=old[0])
+    for at in (0, 1):
+        world.change("s", at, 0, extra_info=old[at])
     assert world.lite_queues.committed("G", to_lmq_name(PARENT, "s")) == 0
     assert world.popped() == []
 
