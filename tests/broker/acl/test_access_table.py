@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from broker.acl.access_table import ACCESS_TABLE, Who
+from tests.broker.compatibility_document import ranges
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "access.md"
 
@@ -15,9 +16,7 @@ def rows() -> list[str]:
     for code, row in ACCESS_TABLE.items():
         codes[row.who, row.changes_state].append(int(code))
     return [
-        f"| {who.name} | {'yes' if changes else 'no'} | "
-        + ", ".join(map(str, sorted(codes[who, changes])))
-        + " |"
+        f"| {who.name} | {'yes' if changes else 'no'} | " + ranges(codes[who, changes]) + " |"
         for who in Who
         for changes in (False, True)
         if codes[who, changes]
