@@ -19,6 +19,7 @@ Tested by tests/adopt/test_adoption.py.
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -125,7 +126,9 @@ class Work(ABC):
         with ExitStack() as locks:
             make_directory(self.target)
             for root in {self.source, self.target}:
-                locks.enter_context(StoreLock(root))
+                # On a mount that is read-only nobody can have it open.
+                if root == self.target or os.access(root, os.W_OK):
+                    locks.enter_context(StoreLock(root))
             state = load_state(self.target)
             if state is None:
                 if begun is None:

@@ -67,11 +67,14 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
         return _go_back(facts, target, bar)
     names = (options.broker_name or "", options.cluster or "")
     plan = make_plan(facts, *names, skip_damaged=options.skip_damaged)
-    if target is None or plan.problems:
+    is_dledger = facts.kind is Kind.DLEDGER
+    if plan.problems or (target is None and (options.json or options.quick or not is_dledger)):
         _show(facts, plan, as_json_text=options.json)
         return REFUSED if plan.problems else DONE
-    if facts.kind is Kind.DLEDGER:
+    if is_dledger:
+        _show(facts, plan, as_json_text=False)
         return _import_dledger(options)
+    assert target is not None, "shown only, without one"
     return _adopt(facts, plan, target, names, bar)
 
 
@@ -140,7 +143,8 @@ def _import_dledger(options: argparse.Namespace) -> int:
             f"{options.directory}: a DLedger log cannot become ours in place: every offset in it "
             "is another; say --to a new directory"
         )
-    words = [str(options.directory), str(options.to), "--members", str(options.members)]
+    words = [str(options.directory), "--members", str(options.members)]
+    words += ["--dry-run"] if options.to is None else [str(options.to)]
     for other in options.other:
         words += ["--other", str(other)]
     for name in ("majority_only", "skip_damaged", "again"):

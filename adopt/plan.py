@@ -3,7 +3,7 @@
 Pure: from StoreFacts. `problems` stop an adoption, each with its way out; `steps` are what is done,
 `notes` what the operator should know. The words are the interface: docs/migrating.md follows them.
 
-Tested by tests/adopt/test_plan.py.
+Tested by tests/adopt/test_store_survey.py.
 """
 
 from __future__ import annotations
@@ -127,16 +127,6 @@ def _steps(facts: StoreFacts) -> Iterator[str]:
                 f"the consume queues' database ({name}) is set aside: the broker's first start "
                 "builds the queues from the log, at the same queue offsets"
             )
-    elif _has_idle_databases(facts):
-        yield "databases of RocksDB that nothing reads any more are set aside"
-
-
-def _has_idle_databases(facts: StoreFacts) -> bool:
-    return (
-        facts.config_places not in ([], [ConfigPlace.JSON])
-        or (facts.root / POP_DATABASE).is_dir()
-        or (facts.root / SHARED_DATABASE).is_dir()
-    )
 
 
 def _notes(facts: StoreFacts) -> Iterator[str]:

@@ -17,7 +17,12 @@ class Bar:
             from rich.console import Console
             from rich.progress import Progress as RichProgress
 
-            self._bar = RichProgress(console=Console(file=stream), transient=True)
+            self._bar = RichProgress(
+                console=Console(file=stream),
+                transient=True,
+                redirect_stdout=False,  # else stdout's lines would go to stderr
+                redirect_stderr=False,
+            )
             self._bar.start()
 
     def __call__(self, what: str) -> Progress:

@@ -328,7 +328,8 @@ def _waiting_delays(path: Path, ends: dict[QueueName, int]) -> int:
 
 def _waiting_timers(path: Path) -> int:
     table = _load(path).get("timingCount")
-    counts = [each.get("count") for each in table.values()] if isinstance(table, dict) else []
+    rows = table.values() if isinstance(table, dict) else ()
+    counts = [each.get("count") for each in rows if isinstance(each, dict)]
     return sum(each for each in counts if isinstance(each, int) and each > 0)
 
 

@@ -153,12 +153,17 @@ def _nothing(_state: AdoptionState) -> None:
     """An adoption has such a step, the way back has not."""
 
 
+def _remove(directory: Path) -> None:
+    """Of an earlier try."""
+    shutil.rmtree(directory)
+
+
 def _make(directory: Path, families: dict[str, list[Entry]]) -> None:
     """A database that is whole when it has its name; one that is there is of an earlier try."""
     made = directory.with_name(directory.name + _MADE)
     for each in (made, directory):
         if each.exists():
-            shutil.rmtree(each)
+            _remove(each)
     write_database(made, dict(families))
     made.rename(directory)
     sync_directory(directory.parent)

@@ -219,7 +219,9 @@ class BrokerController:
         )
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
         access, audit, end = self._access_control, self._audit, self._pop.lite.lifecycle.end_group
-        admin = AdminProcessors(resources, store, tables, statistics, access, outside, audit, end)
+        admin = AdminProcessors(
+            *(resources, store, tables, statistics, access, outside, audit), self._serves, end
+        )
         return [
             *admin.build(calls, configs, runtime),
             AdminAuthProcessor(self._auth.users, self._auth.acls),
@@ -229,6 +231,9 @@ class BrokerController:
         ]
 
     # -- life ----------------------------------------------------------------------------------
+
+    def _serves(self) -> bool:
+        return bool(self._page.counters[REMOTING_READY])
 
     def load_tables(self) -> None:
         """Read config/*.json. Raises ConfigFileError: a start again would not help."""

@@ -69,10 +69,7 @@ class AdminGroupProcessor(TableProcessor):
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
-        end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None,
-        serves: Callable[[], bool] = lambda: True,
     ) -> None:
-        """serves: whether the broker is not stopping."""
         super().__init__(
             {
                 RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_and_create_group,
@@ -93,15 +90,18 @@ class AdminGroupProcessor(TableProcessor):
         )
         self.config = config
         """Replaced as a whole when a setting changes."""
-        self._pages = TablePages(config)
-        self._deletions = PacedDeletions(serves)
+        self._pages = TablePages(config.page_limit)
+        self.serves: Callable[[], bool] = lambda: True
+        """Whether the broker is not stopping. Set before the first request."""
+        self._deletions = PacedDeletions(lambda: self.serves())
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
         self._consumer_offsets = consumer_offsets
         self._stats = stats
         self._is_slave = is_slave
-        self._end_lite_group = end_lite_group
+        self.end_lite_group: Callable[[str, str], None] = lambda _group, _parent: None
+        """(group, parent): a lite group was deleted. Set before the first request."""
 
     def update_and_create_group(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -208,7 +208,7 @@ class AdminGroupProcessor(TableProcessor):
             self._consumer_offsets.remove_group(group)
             saved = self._consumer_offsets.save_if_changed() and saved
         if parent is not None:
-            self._end_lite_group(group, parent)
+            self.end_lite_group(group, parent)
         if self.config.auto_delete_unused_stats:
             self._stats.on_group_deleted(group)
         require_saved(saved, f"the deletion of group {group}")

@@ -36,12 +36,6 @@ NO_REMARK: Final = "not set any response code"
 """What Java leaves as the remark of a success that sets none."""
 _IN_PROGRESS: Final = b'{"checkStatus":2}'
 """CheckRocksdbCqWriteResult: the check, which needs rocksdbCQDoubleWriteEnable, would go on."""
-_SWITCH_ERROR: Final = "switch timer engine error"
-_ENGINES: Final = {
-    "R": "timerRocksDBEnable must be configured true when broker start",
-    "F": _SWITCH_ERROR,
-}
-"""RocksDB's timeline, and the wheel in files, to which only a broker with both comes back."""
 _MAX_NOTICE: Final = 64 << 10
 """Bytes of a 1008's body; a thousand members take 20 KB. Everybody may send one."""
 _CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffsets"})
@@ -178,16 +172,18 @@ class AdminModeProcessor(TableProcessor):
     def switch_timer_engine(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """5001: timers stay in the files where they are; the answers of a 5.5.0 broker that has
+        """5001: timers stay in the files where they are (F); the answers of a 5.5.0 broker that has
         always kept them there. Raises RequestError."""
-        code, why = ResponseCode.INVALID_PARAMETER, _ENGINES.get(request.ext_fields.get("E_T", ""))
+        engine, why = request.ext_fields.get("E_T"), "param error"
         if not self._has_timers:
             why = "broker timerWheelEnable is false"
         elif not request.ext_fields:
             why = "param error, extFields is null"
-        elif why == _SWITCH_ERROR:
-            code = ResponseCode.SYSTEM_ERROR
-        raise RequestError(code, why or "param error")
+        elif engine == "R":
+            why = "timerRocksDBEnable must be configured true when broker start"
+        elif engine == "F":
+            return request.response(ResponseCode.SUCCESS, "switch timer engine success")
+        raise RequestError(ResponseCode.INVALID_PARAMETER, why)
 
     def pop_rollback(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -73,9 +73,7 @@ class AdminTopicProcessor(TableProcessor):
         commands: StoreCommands,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
-        serves: Callable[[], bool] = lambda: True,
     ) -> None:
-        """serves: whether the broker is not stopping."""
         super().__init__(
             {
                 RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create_topic,
@@ -101,8 +99,10 @@ class AdminTopicProcessor(TableProcessor):
         self._commands = commands
         self._stats = stats
         self._is_slave = is_slave
-        self._pages = TablePages(config)
-        self._deletions = PacedDeletions(serves)
+        self._pages = TablePages(config.page_limit)
+        self.serves: Callable[[], bool] = lambda: True
+        """Whether the broker is not stopping. Set before the first request."""
+        self._deletions = PacedDeletions(lambda: self.serves())
         self._change_lock = threading.Lock()
         """Serializes creations and deletions, each with all its steps."""
 

@@ -228,13 +228,6 @@ class ConsumerOffsetManager(JsonConfigManager):
 
         return self._merge(table, merged)
 
-    def take_pull_offsets(self, table: OffsetTable) -> None:
-        """On a slave of a 5.5.1 master: where groups pull next, as it tells beside its offsets."""
-        for key, queues in table.items():
-            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            if separator:
-                self._pulled.update(((group, topic, at), offset) for at, offset in queues.items())
-
     def replace_from_master(self, table: OffsetTable) -> int:
         """On a slave whose log was cut: take the master's offsets, also lower ones; returns how
         many changed.

@@ -181,7 +181,7 @@ class BrokerOuterAPI:
             try:
                 results.append(_register_result(name_server, response))
             except RequestError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return results
 
     def need_register(
@@ -218,7 +218,7 @@ class BrokerOuterAPI:
             try:
                 answers.append(_is_changed(response, data_version))
             except RequestError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return answers
 
     def unregister_broker_all(
@@ -245,7 +245,7 @@ class BrokerOuterAPI:
             try:
                 infos.append(ClusterInfo.from_json_bytes(response.body))
             except RequestError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return infos
 
     def send_heartbeat(self, identity: BrokerIdentity, timeout_ms: int) -> None:
@@ -262,7 +262,7 @@ class BrokerOuterAPI:
             try:
                 self.client.invoke_oneway(name_server, command, timeout_ms)
             except RemotingError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
 
     def get_broker_member_groups(
         self, identity: BrokerIdentity, timeout_ms: int
@@ -279,30 +279,28 @@ class BrokerOuterAPI:
                 body = GetBrokerMemberGroupResponseBody.from_json_bytes(response.body)
                 groups.append(body.broker_member_group.broker_addrs)
             except RequestError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return groups
 
     def get_topic_route(self, topic: str, timeout_ms: int) -> TopicRouteData | None:
         """105 to the name servers, one after the other until one knows the topic; None: none."""
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        ext_fields = encode_header(GetRouteInfoRequestHeader(topic=topic))
         for name_server in self._name_servers:
-            command = RemotingCommand.request(
-                code, encode_header(GetRouteInfoRequestHeader(topic=topic))
-            )
+            command = RemotingCommand.request(code, ext_fields)
             try:
                 response = self.client.invoke_sync(name_server, command, timeout_ms)
                 if response.code == ResponseCode.SUCCESS:
-                    self._succeeded(code, name_server)
+                    self._note(code, name_server, None)
                     return TopicRouteData.from_json_bytes(response.body)
                 if response.code != ResponseCode.TOPIC_NOT_EXIST:
-                    self._failed(code, name_server, f"code {response.code}, {response.remark}")
+                    self._note(code, name_server, f"code {response.code}, {response.remark}")
             except (RemotingError, RequestError) as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return None
 
     def get_topic_routes(self, topic: str, timeout_ms: int) -> list[TopicRouteData | None]:
-        """105 to every name server: what each one that responded says; None: it does not know the
-        topic."""
+        """105 to every name server: what those that respond say; None: of an unknown topic."""
         code = RequestCode.GET_ROUTEINFO_BY_TOPIC
         ext_fields = encode_header(GetRouteInfoRequestHeader(topic=topic))
         routes: list[TopicRouteData | None] = []
@@ -313,21 +311,19 @@ class BrokerOuterAPI:
                 is_known = response.code == ResponseCode.SUCCESS
                 routes.append(TopicRouteData.from_json_bytes(response.body) if is_known else None)
             except RequestError as error:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error)
         return routes
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """43, 45 or 402 to the broker at "ip:port"; returns the body, None if it has no such table.
-
-        Raises RemotingError, and BrokerAnswerError for any response without a table.
-        """
+        """The body of an answer to 43, 45 or 402; see get_page."""
         answer = self.get_page(broker, code, {}, timeout_ms)
         return None if answer is None else answer.body
 
     def get_page(
         self, broker: str, code: RequestCode, fields: Mapping[str, str], timeout_ms: int
     ) -> RemotingCommand | None:
-        """As get_table, with fields that ask for a page of it (21, 201); returns the answer."""
+        """A table of the broker at "ip:port", or the page that `fields` ask for (21, 201); None if
+        it has no such table. Raises RemotingError, and BrokerAnswerError for other answers."""
         request = RemotingCommand.request(code, dict(fields))
         response = self.client.invoke_sync(broker, request, timeout_ms)
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
@@ -357,8 +353,7 @@ class BrokerOuterAPI:
         name_servers: Sequence[str] | None = None,
         also: ResponseCode = ResponseCode.SUCCESS,
     ) -> list[tuple[str, RemotingCommand]]:
-        """Returns the successes in order of arrival, when all have completed or the timeout
-        expires.
+        """Returns the successes in order of arrival, when all have completed or the time is over.
 
         name_servers: the targets; None for all. also: a code that is a success, too.
         """
@@ -371,24 +366,23 @@ class BrokerOuterAPI:
         successes: list[tuple[str, RemotingCommand]] = []
         for name_server, response, error in round_.wait(timeout_ms + _GRACE_MS):
             if response is None:
-                self._failed(code, name_server, error)
+                self._note(code, name_server, error or "no response")
             elif response.code not in (ResponseCode.SUCCESS, also):
-                self._failed(code, name_server, f"response code {response.code}, {response.remark}")
+                self._note(code, name_server, f"response code {response.code}, {response.remark}")
                 self._refused.add((code, name_server))
             else:
-                self._succeeded(code, name_server)
+                self._note(code, name_server, None)
                 self._refused.discard((code, name_server))
                 successes.append((name_server, response))
         return successes
 
-    def _failed(self, code: RequestCode, name_server: str, error: object) -> None:
+    def _note(self, code: RequestCode, name_server: str, error: object | None) -> None:
         again = (code, name_server) in self._failing
-        self._failing.add((code, name_server))
-        level = logging.DEBUG if again and code in _EVERY_SECOND else logging.WARNING
-        log.log(level, "name server %s: %s failed: %s", name_server, code.name, error)
-
-    def _succeeded(self, code: RequestCode, name_server: str) -> None:
-        if (code, name_server) in self._failing:
+        if error is not None:
+            self._failing.add((code, name_server))
+            level = logging.DEBUG if again and code in _EVERY_SECOND else logging.WARNING
+            log.log(level, "name server %s: %s failed: %s", name_server, code.name, error)
+        elif again:
             self._failing.discard((code, name_server))
             log.info("name server %s: %s works again", name_server, code.name)
 
@@ -429,8 +423,7 @@ class _Round:
         return on_answer
 
     def wait(self, timeout_ms: int) -> list[_Outcome]:
-        """Wait for the outcomes, in order of arrival; a call that is still pending counts as
-        failed."""
+        """Wait for the outcomes, in order of arrival; a call that is pending has failed."""
         with self._condition:
             # registerBrokerTimeoutMills has no upper bound; the wait does.
             timeout_s = min(timeout_ms / 1000, threading.TIMEOUT_MAX)

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from broker.settings.broker_config import BrokerConfig
 from remoting.body.data_version import DataVersion
 from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
@@ -33,8 +32,9 @@ _V = TypeVar("_V")
 class TablePages:
     """Immutable."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._limit = config.split_metadata_size if config.enable_split_metadata else 0
+    def __init__(self, limit: int) -> None:
+        """limit: names of a page at most; 0: everybody gets all of them."""
+        self._limit = limit
 
     def of_topics(
         self, whole: TopicConfigSerializeWrapper, ext_fields: Mapping[str, str]

@@ -335,10 +335,6 @@ class BrokerConfig:
     min_lite_ttl: int = setting(900_000,
         "no lite topic is deleted sooner after its last message, or after a start", unit="ms",
         ge=0, key="minLiteTTl", changeable=NOW)
-    lite_lag_count_metrics_enable: bool = setting(False,
-        "rocketmq_consumer_lag_messages has the sums of lite groups", changeable=NOW)
-    lite_lag_latency_metrics_enable: bool = setting(False,
-        "rocketmq_consumer_lag_latency has lite groups", changeable=NOW)
     lite_lag_latency_collect_enable: bool = setting(False,
         "mqadmin getLiteGroupInfo shows the lite topics whose oldest message waits longest",
         changeable=NOW)
@@ -351,6 +347,11 @@ class BrokerConfig:
     config_black_list: str = setting("configBlackList;brokerConfigPath",
         "keys that request 25 must not change, separated by ';'")
     # fmt: on
+
+    @property
+    def page_limit(self) -> int:
+        """Names of a page of topics or groups at most (processor/table_pages.py); 0: no pages."""
+        return self.split_metadata_size if self.enable_split_metadata else 0
 
     @property
     def begins_isolated(self) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker.json_config_manager import parse_object
 from broker.offset.consumer_offset_manager import (
+    TOPIC_GROUP_SEPARATOR,
     ConsumerOffsetManager,
     parse_offset_table,
     parse_pull_offset_table,
@@ -84,10 +85,16 @@ class OffsetSynchronize:
         topics, groups = self._known.known_topics.gone.copy(), self._known.known_groups.gone.copy()
 
         def take() -> None:
-            self._offsets.take_pull_offsets(pulled)
+            self._take_pull_offsets(pulled)
             self._take_consumer_offsets(table, topics, groups)
 
         return self._await(master, take)
+
+    def _take_pull_offsets(self, table: dict[str, dict[int, int]]) -> None:
+        for key, queues in table.items():
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            for queue_id, offset in queues.items():
+                self._offsets.commit_pull_offset(group, topic, queue_id, offset)
 
     def _take_consumer_offsets(
         self, table: dict[str, dict[int, int]], topics: set[str], groups: set[str]

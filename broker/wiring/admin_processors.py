@@ -31,7 +31,6 @@ from broker.metrics.metrics_dump import dump_settings
 from broker.metrics.metrics_dump_files import DumpSettings
 from broker.processor.table_processor import TableProcessor
 from broker.settings.config_update import BrokerConfigUpdate
-from broker.supervisor.control_slots import REMOTING_READY
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.outside import Outside
 from broker.wiring.process_resources import ProcessResources
@@ -51,6 +50,8 @@ class AdminProcessors:
     access: Access
     outside: Outside
     audit: AdminAudit
+    serves: Callable[[], bool]
+    """Whether the broker is not stopping."""
     end_lite_group: Callable[[str, str], None]
     """(group, parent): a lite group was deleted."""
 
@@ -106,18 +107,19 @@ class AdminProcessors:
         progress = ConsumeProgress(
             clock, tables.consumers, tables.offsets, store, tables.mappings.table
         )
+        topics = AdminTopicProcessor(
+            self.resources.options.broker,
+            topics=tables.topics,
+            mappings=tables.mappings,
+            consumer_offsets=tables.offsets,
+            store=store,
+            commands=self.store.store_commands,
+            stats=self.statistics.manager,
+            is_slave=self._is_slave,
+        )
+        topics.serves = self.serves
         return (
-            AdminTopicProcessor(
-                self.resources.options.broker,
-                topics=tables.topics,
-                mappings=tables.mappings,
-                consumer_offsets=tables.offsets,
-                store=store,
-                commands=self.store.store_commands,
-                stats=self.statistics.manager,
-                is_slave=self._is_slave,
-                serves=self._serves,
-            ),
+            topics,
             AdminQueueProcessor(store, tables.consumers, tables.filters.find),
             AdminOffsetProcessor(
                 identity.broker_addr,
@@ -138,18 +140,19 @@ class AdminProcessors:
 
     def _of_groups(self, clients: Broker2Client) -> tuple[TableProcessor, ...]:
         broker, tables = self.resources.options.broker, self.tables
+        groups = AdminGroupProcessor(
+            broker,
+            groups=tables.groups,
+            consumers=tables.consumers,
+            producers=tables.producers,
+            consumer_offsets=tables.offsets,
+            stats=self.statistics.manager,
+            is_slave=self._is_slave,
+        )
+        groups.serves = self.serves
+        groups.end_lite_group = self.end_lite_group
         return (
-            AdminGroupProcessor(
-                broker,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                producers=tables.producers,
-                consumer_offsets=tables.offsets,
-                stats=self.statistics.manager,
-                is_slave=self._is_slave,
-                end_lite_group=self.end_lite_group,
-                serves=self._serves,
-            ),
+            groups,
             AdminResetProcessor(
                 broker.broker_name,
                 clients,
@@ -161,9 +164,6 @@ class AdminProcessors:
                 is_slave=self._is_slave,
             ),
         )
-
-    def _serves(self) -> bool:
-        return bool(self.resources.page.counters[REMOTING_READY])
 
     def _is_slave(self) -> bool:
         return self.resources.role.is_slave

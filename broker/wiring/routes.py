@@ -161,7 +161,7 @@ class RouteTable:
         vip[code] = Route(
             SlaveTopicsProcessor(
                 lambda: tables.mappings.with_mappings(tables.topics.wrapper()),
-                TablePages(self.resources.options.broker),
+                TablePages(self.resources.options.broker.page_limit),
             ),
             _executor_of(code),
         )

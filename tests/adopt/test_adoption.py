@@ -254,6 +254,9 @@ STEPS = (
     "adopt.adoption.write_queue_ends",
     "adopt.adoption.zero_range",
     "adopt.copied_files._copy",
+    "adopt.way_back.sync_directory",
+    "adopt.way_back.write_database",
+    "adopt.way_back._remove",
     "pathlib.Path.rename",
     "pathlib.Path.unlink",
     "store.dledger.target_log.TargetLog.append",
@@ -282,47 +285,81 @@ def kill_at(patch: pytest.MonkeyPatch, number: int) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
-def test_a_kill_at_any_change_of_the_disk(
-    golden: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
-) -> None:
-    """Killed before its first change, then its second, third, …; each goes on where it was, and
-    what comes out is what comes out undisturbed."""
-    monkeypatch.setattr("adopt.command_line.now_ms", lambda: 1_795_800_000_000)
-    source = golden / "pop"
+class KilledRuns:
+    """Of the store with pops, with a tail behind the log and old tables in place."""
 
-    def command(name: str) -> list[object]:
-        place = tmp_path / name
-        if in_place:
-            return [place, "--in-place", "--config", "v1", *NAMES]
-        return [source, "--to", place, *NAMES]
+    def __init__(self, golden: Path, directory: Path, run: Run, *, in_place: bool) -> None:
+        self._source = golden / "pop"
+        self._directory = directory
+        self._run = run
+        self._in_place = in_place
+        assert self.go_on("undisturbed", begin=True) == DONE
+        self._expected = contents(directory / "undisturbed", without=(adoption.REPORT_NAME,))
 
-    def begin(name: str) -> None:
-        if in_place:
-            place = copied(source, tmp_path / name)
+    def go_on(self, name: str, *, begin: bool = False) -> int:
+        """The command, or its first turn; the exit status."""
+        place = self._directory / name
+        if begin and self._in_place:
+            copied(self._source, place)
             (place / "config/topics.json.bak").write_text("old")
             (place / "abort").touch()
             with (place / "commitlog" / ("0" * 20)).open("r+b") as file:
                 file.seek(236940)
                 file.write(b"half a record")
+        way = [place, "--in-place"] if self._in_place else [self._source, "--to", place]
+        return self._run(*way, "--config", "v1", *NAMES)[0]
 
-    begin("undisturbed")
-    assert run(*command("undisturbed"))[0] == DONE
-    report = (adoption.REPORT_NAME,)
-    expected = contents(tmp_path / "undisturbed", without=report)
-    begin("killed")
-    for number in range(1, 200):
+    def check(self, name: str) -> None:
+        """What came out is what comes out undisturbed."""
+        found = contents(self._directory / name, without=(adoption.REPORT_NAME,))
+        assert found == self._expected
+
+
+@pytest.fixture(params=[False, True], ids=["copy", "in-place"])
+def killed_runs(
+    golden: Path,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> KilledRuns:
+    monkeypatch.setattr("adopt.command_line.now_ms", lambda: 1_795_800_000_000)
+    return KilledRuns(golden, tmp_path, run, in_place=request.param)
+
+
+def test_killed_again_and_again(killed_runs: KilledRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its first change of the disk, then the second of what is left, the third, …"""
+    for number in range(1, 100):
         with monkeypatch.context() as patch:
             asked = kill_at(patch, number)
             try:
-                status, said = run(*command("killed"))
+                status = killed_runs.go_on("killed", begin=number == 1)
             except KillError:
                 continue
-        assert status == DONE, said
+        assert status == DONE
         assert number > len(asked)
         break
-    assert number > 5, asked
-    assert contents(tmp_path / "killed", without=report) == expected
+    assert number > 4, asked
+    killed_runs.check("killed")
+
+
+@pytest.mark.long
+def test_killed_before_each_change_of_the_disk(
+    killed_runs: KilledRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 200):
+        name = f"killed-{number}"
+        with monkeypatch.context() as patch:
+            kill_at(patch, number)
+            try:
+                killed_runs.go_on(name, begin=True)
+            except KillError:
+                pass
+            else:
+                break
+        assert killed_runs.go_on(name) == DONE
+        killed_runs.check(name)
+    assert number > 20
 
 
 def test_no_broker_starts_on_half_of_it(

@@ -6,11 +6,11 @@ The differences are those of the cases that the real fastjson answers for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from remoting.remoting_serializable import dumps_java
-from tests.support.loose_bodies import ABSENT, CASES, REFUSED, LooseBody
+from tests.support.loose_bodies import ABSENT, CASES, REFUSED, LooseBody, read_by_fastjson2
 
 _HEAD: Final = """\
 ## How bodies are read
@@ -18,7 +18,7 @@ _HEAD: Final = """\
 What ours writes is what Java writes. What clients, brokers and tools send is read as leniently as
 RocketMQ's RemotingSerializable reads it (fastjson 1.2.69 in 4.9.8, 1.2.83 in 5.3.3): one reader for
 every body, in broker, name server and tools (`remoting/body/json_bean.py`,
-`remoting/java_casts.py`). Checked by `tests/interop/test_loose_bodies.py` against both jars; JSON
+`remoting/java_casts.py`). Checked by `tests/interop/test_loose_bodies.py` against the jars; JSON
 headers that are not as they should be are read by the same casts.
 
 | written | read as |
@@ -50,9 +50,31 @@ checked cases show beside:
 |---|---|---|---|"""  # noqa: E501
 
 
+_FASTJSON2: Final = """\
+
+RocketMQ 5.5 reads with fastjson2 (2.0.59), and less: of the cases above it refuses {refused} that 4.9.8 or 5.3.3
+reads, among them comments, single quotes, bare names, superfluous commas, a byte order mark, `"F"` and `"T"`. Ours goes
+on reading them: clients of 4.9 and 5.3 write to the same broker. Where 5.5.0 reads something else than ours:
+
+| class | body | 5.5.0 | ours |
+|---|---|---|---|"""  # noqa: E501
+
+
 def section() -> str:
     """The text."""
-    return "\n".join((_HEAD, *_differences()))
+    others = [case for case in CASES if case.key in read_by_fastjson2()]
+    refused = [case for case in others if case.read_by("5.5.0") == REFUSED]
+    head = _FASTJSON2.format(refused=len(refused))
+    return "\n".join((_HEAD, *_differences(), head, *_of_fastjson2(others)))
+
+
+def _of_fastjson2(cases: Iterable[LooseBody]) -> Iterator[str]:
+    for case in cases:
+        read = case.read_by("5.5.0")
+        if read not in (REFUSED, case.ours):
+            shown = _shown(case, read), _shown(case, case.ours)
+            body = case.text.decode(errors="replace")
+            yield f"| {case.java_class} | `{body}` | {shown[0]} | {shown[1]} |"
 
 
 def _differences() -> Iterator[str]:

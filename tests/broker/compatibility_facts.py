@@ -64,7 +64,7 @@ BROKER_533: Final = _BOTH_BROKERS | {
 LITE: Final = frozenset({200070, 200071, *range(200074, 200080)})
 BROKER_550: Final = BROKER_533 | LITE | {5001}
 BROKER_551: Final = BROKER_550 | {5002, 5003}
-NOT_ON_VIP: Final = frozenset({11, 361})
+NOT_ON_VIP: Final = frozenset({11, 361, 200070})
 """Not answered on the second port (listenPort - 2), by none of them."""
 
 NAMESRV_498: Final = frozenset(
@@ -97,17 +97,12 @@ GAPS_498: Final[tuple[Gap, ...]] = ()
 GAPS_533: Final[tuple[Gap, ...]] = ()
 """None: every code that a 5.3.3 broker or name server answers is answered."""
 
-GAPS_550: Final[tuple[Gap, ...]] = (
-    Gap(
-        "lite topics",
-        LITE | {200073},
-        "not yet: code 3, and a topic with message.type=LITE is refused.",
-    ),
-)
+GAPS_550: Final[tuple[Gap, ...]] = ()
+"""None: every code that a 5.5.0 broker or name server answers is answered."""
 
 NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
-    17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
+    17: "attributes of 5.5 (docs/priority.md); COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
     21: "in pages to peers of 5.5; on the VIP port attributes as 5.3.2 and 5.3.3 read them",
     25: "an allow-list of keys (docs/settings.md)",
@@ -115,6 +110,7 @@ NOTES: Final[dict[int, str]] = {
     54: "of older releases; ours gives no secrets",
     52: "without ACL 4.9.8 does not answer; ours says so",
     201: "in pages to peers of 5.5",
+    200: "with the attributes of 5.5; a new name has 120 characters at most (29)",
     215: "that topic's queues only (docs/decisions/topics.md)",
     225: "as 200; for mqadmin updateSubGroupList of 5.x",
     314: "a slave refuses it, as 222",
@@ -138,8 +134,11 @@ NOTES: Final[dict[int, str]] = {
     1007: "epochs in controller mode; else code 1, as a default 5.3.3 broker",
     1008: "moves nothing: in controller mode the member asks the controllers' leader at once",
     200056: "as a default 5.3.3 broker: success, pop's state is in the file store",
+    200070: "docs/lite_topics.md",
+    200071: "docs/lite_topics.md",
+    **dict.fromkeys(range(200074, 200080), "for mqadmin of 5.5 (docs/lite_topics.md)"),
     200054: "the filter of peers of 5.5 is applied, SQL92 too (docs/pop.md)",
-    5001: "as a default 5.5.0 broker: timers stay in files",
+    5001: "as a default 5.5.0 broker: timers are in files (F), and stay there (R: refused)",
     5002: "of 5.5.1: as 215, batchDeleteTopicMaxRate a second",
     5003: "of 5.5.1: as 207, batchDeleteSubscriptionGroupMaxRate a second",
     28906: "between brokers of ours (docs/replication.md)",

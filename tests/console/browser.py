@@ -21,18 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.support.axe import OPTIONS, axe_script
 
 CHROMIUM: Final = shutil.which("chromium")
-_WITHOUT: Final = (
-    # A process that waits for the next page of each context: half a second of a processor.
-    "SpareRendererForSitePerProcess",
-    # Those that Playwright is without: one list counts.
-    *("AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades"),
-    *("HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding"),
-    "ThirdPartyStoragePartitioning",
-)
-FLAGS: Final = (
-    *("--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-    *("--disable-background-networking", f"--disable-features={','.join(_WITHOUT)}"),
-)
+FLAGS: Final = ("--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking")
 WIDTHS: Final = (390, 1440)
 PICTURES: Final = Path(__file__).parents[2] / "docs" / "images"
 MOST_STOPS: Final = 500

@@ -77,7 +77,7 @@ ANSWERED: Final = {
     "resetMasterFlushOffset": "reset master flush offset to 0 success",
     "rocksDBConfigToJson": "export done",
     "checkRocksdbCqWriteProgress": "check doing, please wait and get the result from log",
-    "switchTimerEngine": "timerRocksDBEnable must be configured true|switch timer engine error",
+    "switchTimerEngine": "switchTimerEngine to FILE_TIME_WHEEL success",
     # As configured; test_auth.py asks brokers that have both.
     **dict.fromkeys(
         ("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"), _USERS
@@ -116,13 +116,14 @@ def as_markdown() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for line, commands in DIFFERS.items():
-        yield f"What mqadmin {RELEASES[line]} shows of ours:"
+    for commands in (DIFFERS["4.9"], _OF_5):
+        lines = [RELEASES[line] for line, those in DIFFERS.items() if those is commands]
+        yield f"What mqadmin {' and '.join(lines)} shows of ours:"
         yield ""
         for reason in dict.fromkeys(commands.values()):
             yield from _bullet([name for name, what in commands.items() if what == reason], reason)
         yield ""
-    yield "Commands of 5.3.3 that are refused, and what they are for:"
+    yield "Commands of 5.x that are refused, and what they are for:"
     yield ""
     for purpose in dict.fromkeys(NOTHING_FOR.values()):
         yield from _bullet([name for name, what in NOTHING_FOR.items() if what == purpose], purpose)

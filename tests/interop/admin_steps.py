@@ -270,7 +270,6 @@ BEYOND: Final = Phase(
         Step("copyAcl", "-f {broker} -t {broker} -s User:u"),
         Step("rocksDBConfigToJson", f"{_C} -t topics"),
         Step("checkRocksdbCqWriteProgress", _C),
-        Step("switchTimerEngine", f"{_B} -e R", only="5.5"),
         Step("switchTimerEngine", f"{_C} -e F", only="5.5"),
     ),
 )

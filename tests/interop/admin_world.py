@@ -76,8 +76,10 @@ _NEWER_VALUES: Final = tuple(
         (rf"(?m)^({CLUSTER} )?{TOPIC} {TOPIC}( .*)?\n", ""),
         # Its consumer has an offset in an empty queue only when a first pull was held and ended.
         (rf"(?m)^(%RETRY%{GROUP} ({GROUP} )?broker-a|.*topic=%RETRY%{GROUP}\b).*\n", ""),
+        # 5.5's key of an index entry ends with the place in the log.
+        (r"(?<=@<id>@)\d+", "<offset>"),
         # Its system topics.
-        (r"(?m)^.*(RMQ_SYS_TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
+        (r"(?m)^.*(RMQ_SYS_(ROCKSDB_)?TRANS_(OP_)?HALF_TOPIC|rmq_sys_\w+).*\n", ""),
     )
 )
 """Beside those, where a broker of 5.x is the other one."""

@@ -31,6 +31,9 @@ BROKER = {
     "transactionOpBatchInterval": "100",
     "mappedFileSizeCommitLog": str(16 << 20),
     "mappedFileSizeTimerLog": str(1 << 20),
+    # Lite topics.
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 
 _Answer = TypeVar("_Answer")

@@ -6,6 +6,7 @@ broker answers (21, 28, 43, 45, 201) and read the commit-log files of both sides
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from remoting.remoting_serializable import loads_lenient
+from remoting.request_code import RequestCode
 from store.mapped_file import find_start_offset
 from store.message import Message
 from store.message_codec import RecordKind, check_record, decode_record
@@ -258,6 +260,21 @@ def _rows(
     table: Mapping[str, Mapping[str, Any]], fields: tuple[str, ...]
 ) -> dict[str, tuple[Any, ...]]:
     return {name: tuple(row[field] for field in fields) for name, row in table.items()}
+
+
+def make_many(master: harness.Broker, count: int = 5_000) -> None:
+    """So many topics and groups that a 5.x broker has: a peer of 5.5 asks for pages of 2,000."""
+    names = [f"many-{number:05}" for number in range(count)]
+    with master.client() as client:
+        for begin in range(0, count, 500):
+            some = names[begin : begin + 500]
+            topics = [{"topicName": name, "perm": 6, "readQueueNums": 1} for name in some]
+            body = json.dumps({"topicConfigList": topics}).encode()
+            assert client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).code == 0
+            groups = [{"groupName": name} for name in some]
+            body = json.dumps({"groupConfigList": groups}).encode()
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+            assert client.call(code, {}, body).code == 0
 
 
 def wait_same_tables(master: harness.Broker, slave: harness.Broker, timeout_s: float) -> None:

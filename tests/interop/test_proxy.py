@@ -6,6 +6,7 @@ INTEROP_BROKER=java-5.5 INTEROP_NAMESRV=java-5.5 the same is carried out against
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -287,6 +288,60 @@ def test_priorities(world: ProxyWorld) -> None:
     assert [(one.body, one.attempt) for one in again] == [("p1-7", 1), ("p2-3", 2)]
     (record,) = world.stored(f"%RETRY%{group}_{topic}", 1)
     assert record.property_map()["_SYS_MSG_PRIORITY_"] == "2"
+
+
+@pytest.mark.skipif(LINE_5 == "5.3", reason="there are lite topics since 5.5")
+def test_lite_topics(world: ProxyWorld) -> None:
+    """Java's broker gives the retried message after a minute, as a first attempt."""
+    driver = world.drivers["java"]
+    topic = world.topic("LITE")
+    group = world.group(attributes={"+lite.bind.topic": topic})
+    alone = world.group(attributes={"+lite.bind.topic": topic, "+lite.sub.model": "Exclusive"})
+    producer = driver.producer(topic)
+
+    def send(lite: str, body: str) -> None:
+        driver.call("send", name=producer, topic=topic, body=body, lite=lite)
+
+    def subscribe(name: str, lite: str, **others: object) -> None:
+        driver.call("subscribe_lite", name=name, lite=lite, **others)
+
+    def got(name: str) -> list[tuple[str, str, int]]:
+        entries = driver.call("pushed", name=name)
+        return sorted((one["lite"], one["body"], one["attempt"]) for one in entries)
+
+    driver.call("lite", name="lite-1", topic=topic, group=group)
+    subscribe("lite-1", "s1")
+    subscribe("lite-1", "s2", first=True)
+    with pytest.raises(DriverError, match="alphanumeric"):
+        subscribe("lite-1", "a$b")
+    with pytest.raises(DriverError, match="alphanumeric"):
+        send("x y", "x")
+    with pytest.raises(DriverError, match="not match"):
+        driver.call("send", name=producer, topic=topic, body="of no lite topic")
+    send("s1", "fail")
+    send("s2", "b")
+    send("s3", "c")
+    wait_until(lambda: ("s1", "fail", 2) in got("lite-1"), "it came again", 30.0, poll_s=0.2)
+    subscribe("lite-1", "s3", first=True)
+    send("s1", "d")
+    wanted = [("s1", "d", 1), ("s1", "fail", 1), ("s1", "fail", 2), ("s2", "b", 1), ("s3", "c", 1)]
+    wait_until(lambda: got("lite-1") == wanted, "all came", 30.0, poll_s=0.2)
+    first, second = (
+        next(one["at_ms"] for one in driver.call("pushed", name="lite-1") if one["attempt"] == n)
+        for n in (1, 2)
+    )
+    assert second - first < 30_000
+
+    for name in ("lite-2", "lite-3"):
+        driver.call("lite", name=name, topic=topic, group=alone)
+        subscribe(name, "s1", first=True)
+    wait_until(lambda: driver.call("lite_topics", name="lite-2") == [], "it was told", 30.0)
+    assert driver.call("lite_topics", name="lite-3") == ["s1"]
+    for name in ("lite-1", "lite-2", "lite-3"):
+        driver.call("stop", name=name)
+    with world.broker.client() as client:
+        found = client.call(200074, {})
+        assert json.loads(found.body)["liteSubscriptionCount"] == 0
 
 
 def test_the_examples_in_python(world: ProxyWorld, tmp_path: Path) -> None:

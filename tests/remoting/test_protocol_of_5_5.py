@@ -24,16 +24,13 @@ FACTS: Final[Mapping[str, Any]] = json.loads(
 
 _OF_EVERY_REQUEST: Final = frozenset({"bname", "lo", "ns", "nsd", "oway"})
 """RpcRequestHeader and TopicRequestHeader: for the sender's own use, or read where it matters."""
-_LATER: Final = "lite topics are not here yet"
 _MEMBER: Final = "of brokers under a controller, read by it (controller/request_reader.py)"
 _ELSEWHERE: Final = "read from the wire without a dataclass (broker/longpolling/pull_header.py)"
 _UNUSED: Final = "no broker of RocketMQ reads it"
 _INDEX: Final = "RocksDB's index only: a file index has no last key"
 NOT_READ: Final[Mapping[str, str]] = {
-    "AckMessageRequestHeader.liteTopic": _LATER,
-    "ChangeInvisibleTimeRequestHeader.liteTopic": _LATER,
-    "PullMessageRequestHeader.liteTopic": _LATER,
-    "SearchOffsetRequestHeader.liteTopic": _LATER,
+    "PopLiteMessageResponseHeader.msgOffsetInfo": "a lite pop's answer of 5.5.0 has none",
+    "PopLiteMessageResponseHeader.startOffsetInfo": "a lite pop's answer of 5.5.0 has none",
     "BrokerHeartbeatRequestHeader.confirmOffset": _MEMBER,
     "BrokerHeartbeatRequestHeader.electionPriority": _MEMBER,
     "BrokerHeartbeatRequestHeader.epoch": _MEMBER,
@@ -47,19 +44,6 @@ NOT_READ: Final[Mapping[str, str]] = {
 """Java's header and field to the reason why ours has none."""
 _NAMED_OTHERWISE: Final = "ours has another name, or reads its fields where they are used"
 NO_HEADER: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "GetLiteClientInfoRequestHeader",
-            "GetLiteGroupInfoRequestHeader",
-            "GetLiteTopicInfoRequestHeader",
-            "GetParentTopicInfoRequestHeader",
-            "NotifyUnsubscribeLiteRequestHeader",
-            "PopLiteMessageRequestHeader",
-            "PopLiteMessageResponseHeader",
-            "TriggerLiteDispatchRequestHeader",
-        ),
-        _LATER,
-    ),
     **dict.fromkeys(
         (
             "ConsumeMessageDirectlyResultRequestHeader",

@@ -277,7 +277,16 @@ def test_an_environment_with_another_python_than_wanted_says_so(
 
 @pytest.mark.parametrize(
     "program",
-    ["mqbroker", "mqbrokercontainer", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown", "mqchaos"],
+    [
+        "mqbroker",
+        "mqbrokercontainer",
+        "mqnamesrv",
+        "mqadmin",
+        "mqreport",
+        "mqshutdown",
+        "mqchaos",
+        "mqadopt",
+    ],
 )
 def test_every_launcher_tells_its_version(tmp_path: Path, program: str) -> None:
     """Without a Python, let alone an environment."""

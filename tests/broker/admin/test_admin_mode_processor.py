@@ -60,7 +60,7 @@ def test_words_for_what_cannot_be_read() -> None:
     ("fields", "code", "remark"),
     [
         ({"E_T": "R"}, 29, "timerRocksDBEnable must be configured true when broker start"),
-        ({"E_T": "F"}, 1, "switch timer engine error"),
+        ({"E_T": "F"}, 0, "switch timer engine success"),
         ({"E_T": ""}, 29, "param error"),
         ({"E_T": "r"}, 29, "param error"),
         ({"e_t": "R"}, 29, "param error"),
@@ -70,7 +70,7 @@ def test_words_for_what_cannot_be_read() -> None:
 def test_5001_as_a_broker_whose_timers_are_in_files(
     fields: dict[str, str], code: int, remark: str
 ) -> None:
-    """The first was seen at a 5.5.0 broker, the others are read off it."""
+    """The first two were seen at a 5.5.0 broker, the others are read off it."""
     answer = ask(5001, **fields)
     assert (answer.code, answer.remark) == (code, remark)
     without = AdminModeProcessor(CLOCK.monotonic_ms, has_timers=False)

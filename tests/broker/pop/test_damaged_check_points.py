@@ -28,6 +28,8 @@ from tests.broker.broker_fakes import CONFIG
 from tests.broker.hot_path_world import HotPathWorld, record
 from tests.broker.pop.handle_world import Offsets
 
+pytestmark = pytest.mark.interpreted
+
 REVIVE = "rmq_sys_REVIVE_LOG_C"
 RETRY = "%RETRY%G_T"
 MOST_LONG, MOST_INT = (1 << 63) - 1, (1 << 31) - 1

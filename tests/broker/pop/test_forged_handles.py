@@ -25,6 +25,8 @@ from tests.broker.pop.handle_world import (
     handle,
 )
 
+pytestmark = pytest.mark.interpreted
+
 MOST_LONG, MOST_INT = (1 << 63) - 1, (1 << 31) - 1
 
 

@@ -15,6 +15,8 @@ from broker.pop.pop_long_polling_service import (
 )
 from broker.pop.pop_request import PollingResult
 
+pytestmark = pytest.mark.interpreted
+
 
 @dataclass
 class Clock:

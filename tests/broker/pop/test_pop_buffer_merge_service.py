@@ -598,6 +598,7 @@ def test_an_offset_that_a_pop_has_followed_already_forgets_nothing(world):
     assert world.ack(popped, 0)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("steps", range(4))
 def test_a_kill_while_a_queue_is_forgotten_loses_no_message(world, monkeypatch, steps):
     """With some of its rows left, the group went on behind them."""

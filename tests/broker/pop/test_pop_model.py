@@ -11,6 +11,8 @@ from tests.broker.pop.ordered_model import OrderedHistory
 from tests.broker.pop.pop_histories import Step, check, make_history
 from tests.broker.pop.pop_model import History
 
+pytestmark = pytest.mark.interpreted
+
 SEEDS, LONG_SEEDS = 35, 4_000
 
 FOUND: dict[str, tuple[int, list[Step]]] = {

@@ -45,7 +45,7 @@ Ask = Callable[[int, int, str], tuple[list[str], DataVersion, int | None]]
 
 
 def asking(table: Callable[[], TopicConfigSerializeWrapper], limit: int) -> Ask:
-    pages = TablePages(config(split_metadata_size=limit))
+    pages = TablePages(config(split_metadata_size=limit).page_limit)
 
     def ask(seq: int, most: int, version: str) -> tuple[list[str], DataVersion, int | None]:
         fields = {"topicSeq": str(seq), "maxTopicNum": str(most), "dataVersion": version}
@@ -106,17 +106,17 @@ def test_who_asks_for_no_page_gets_all_and_no_number() -> None:
     """A peer that is told a number asks on."""
     whole = topics(5)
     for pages in (
-        TablePages(config(split_metadata_size=2)),
-        TablePages(config(enable_split_metadata=False)),
+        TablePages(2),
+        TablePages(config(enable_split_metadata=False).page_limit),
     ):
         assert pages.of_topics(whole, {}) == (whole, {})
         assert pages.of_topics(whole, {"AccessKey": "k"}) == (whole, {})
-    off = TablePages(config(enable_split_metadata=False))
+    off = TablePages(config(enable_split_metadata=False).page_limit)
     assert off.of_topics(whole, {"topicSeq": "0", "maxTopicNum": "2"}) == (whole, {})
 
 
 def test_a_page_has_the_rows_of_its_names_only() -> None:
-    pages = TablePages(config(split_metadata_size=2))
+    pages = TablePages(2)
     page, fields = pages.of_topics(topics(6), {"topicSeq": "0"})
     assert fields == {"totalTopicNum": "6"}
     assert [*page.topic_config_table] == ["t00000", "t00001"]
@@ -154,16 +154,16 @@ def test_a_page_has_the_rows_of_its_names_only() -> None:
 )
 def test_what_is_no_page_is_refused(fields: dict[str, str]) -> None:
     with pytest.raises(RequestError):
-        TablePages(config()).of_topics(topics(5), fields)
+        TablePages(2_000).of_topics(topics(5), fields)
 
 
 @pytest.mark.parametrize("known", ["", "  ", '{"counter":6,"timestamp":1000}', "{}"])
 def test_a_later_page_of_another_table_is_the_first_one(known: str) -> None:
     fields = {"topicSeq": "2", "maxTopicNum": "2", "dataVersion": known}
-    page, _ = TablePages(config()).of_topics(topics(5), fields)
+    page, _ = TablePages(2_000).of_topics(topics(5), fields)
     assert [*page.topic_config_table] == ["t00000", "t00001"]
-    page, _ = TablePages(config()).of_topics(topics(5), {**fields, "topicSeq": "2147483647"})
+    page, _ = TablePages(2_000).of_topics(topics(5), {**fields, "topicSeq": "2147483647"})
     assert [*page.topic_config_table] == ["t00000", "t00001"]
     version = as_java_writes(VERSION)
     fields = {**fields, "topicSeq": "2147483647", "dataVersion": version}
-    assert TablePages(config()).of_topics(topics(5), fields)[0].topic_config_table == {}
+    assert TablePages(2_000).of_topics(topics(5), fields)[0].topic_config_table == {}

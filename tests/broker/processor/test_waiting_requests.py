@@ -28,6 +28,8 @@ from store.message_store_config import MessageStoreConfig
 from tests.broker.broker_fakes import CONFIG, FakeConnection
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
 
+pytestmark = pytest.mark.interpreted
+
 REMARK = "MessageIllegalError: broken on purpose"
 
 

@@ -79,7 +79,7 @@ class OurMaster(Master):
             data_version=DataVersion.from_json(self.version),
             topic_config_table={name: TopicConfig(topic_name=name) for name in self.names},
         )
-        page, answer = TablePages(CONFIG).of_topics(whole, fields)
+        page, answer = TablePages(CONFIG.page_limit).of_topics(whole, fields)
         return RemotingCommand(code=0, body=page.to_json_bytes(), ext_fields=answer)
 
 

@@ -31,7 +31,7 @@ def test_attributes_for_slaves(tmp_path: Path, version: int, key: str) -> None:
     world.topics.update(TopicConfig(topic_name="t", attributes={"+message.type": "FIFO"}))
     request = RemotingCommand.request(21)
     request.version = version
-    processor = SlaveTopicsProcessor(world.topics.wrapper, TablePages(world.config))
+    processor = SlaveTopicsProcessor(world.topics.wrapper, TablePages(2_000))
     body = json_of(world.ask(processor, request).body)
     expected = json_of(world.topics.encode())
     expected["topicConfigTable"]["t"]["attributes"] = {key: "FIFO"}

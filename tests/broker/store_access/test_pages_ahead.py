@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,12 @@ class Log:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    made = Log(tmp_path)
-    yield made
-    made.pages.shutdown()
+def log() -> Iterator[Log]:
+    # On a disk, also where the other tests have their files in memory.
+    with tempfile.TemporaryDirectory(prefix="pages-ahead-", dir="/var/tmp") as directory:
+        made = Log(Path(directory))
+        yield made
+        made.pages.shutdown()
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -20,6 +22,7 @@ import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.MessageListener;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
@@ -48,6 +51,7 @@ public final class GrpcClient {
     private final Map<String, MessageView> received = new ConcurrentHashMap<>();
     private final Map<String, List<Map<String, Object>>> pushed = new ConcurrentHashMap<>();
     private final Map<String, PushConsumer> pushConsumers = new ConcurrentHashMap<>();
+    private final Map<String, Object> litePushConsumers = new ConcurrentHashMap<>();
     private final List<String> checked = Collections.synchronizedList(new ArrayList<>());
 
     private GrpcClient(String endpoints) {
@@ -99,6 +103,11 @@ public final class GrpcClient {
                 return null;
             case "push": return startPush(command);
             case "pushed": return new ArrayList<>(pushed.get(text(command, "name")));
+            case "lite": return startLite(command);
+            case "subscribe_lite": return subscribeLite(command);
+            case "lite_topics":
+                return new ArrayList<>((Collection<?>) of("LitePushConsumer", litePushConsumers.get(text(command, "name")),
+                    "getLiteTopicSet"));
             case "stop": return stop(text(command, "name"));
             default: throw new IllegalArgumentException(text(command, "op"));
         }
@@ -128,7 +137,50 @@ public final class GrpcClient {
         // Not of every release that this is compiled with.
         if (command.has("priority"))
             call(MessageBuilder.class.getMethod("setPriority", int.class), builder, command.get("priority").getAsInt());
+        if (command.has("lite"))
+            call(MessageBuilder.class.getMethod("setLiteTopic", String.class), builder, text(command, "lite"));
         return builder.build();
+    }
+
+    /** Calls a method of one of the consumers that not every release has. */
+    private static Object of(String type, Object object, String name, Object... arguments) throws Exception {
+        for (Method method : Class.forName("org.apache.rocketmq.client.apis.consumer." + type).getMethods())
+            if (method.getName().equals(name) && method.getParameterCount() == arguments.length)
+                return call(method, object, arguments);
+        throw new NoSuchMethodException(type + "." + name);
+    }
+
+    /** A LitePushConsumer that fails the first delivery of each body that begins with "fail". */
+    private Object startLite(JsonObject command) throws Exception {
+        String type = "LitePushConsumerBuilder";
+        List<Map<String, Object>> entries = Collections.synchronizedList(new ArrayList<>());
+        pushed.put(text(command, "name"), entries);
+        MessageListener listener = view -> {
+            Map<String, Object> entry = entry(view);
+            try {
+                entry.put("lite", ((Optional<?>) call(MessageView.class.getMethod("getLiteTopic"), view)).orElse(null));
+            } catch (Exception error) {
+                entry.put("lite", error.toString());
+            }
+            entries.add(entry);
+            boolean fails = body(view).startsWith("fail") && view.getDeliveryAttempt() == 1;
+            return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+        };
+        Object builder = call(ClientServiceProvider.class.getMethod("newLitePushConsumerBuilder"), PROVIDER);
+        of(type, builder, "setClientConfiguration", configuration);
+        of(type, builder, "setConsumerGroup", text(command, "group"));
+        of(type, builder, "bindTopic", text(command, "topic"));
+        of(type, builder, "setMessageListener", listener);
+        litePushConsumers.put(text(command, "name"), of(type, builder, "build"));
+        return null;
+    }
+
+    private Object subscribeLite(JsonObject command) throws Exception {
+        Object consumer = litePushConsumers.get(text(command, "name"));
+        if (!command.has("first")) return of("LitePushConsumer", consumer, "subscribeLite", text(command, "lite"));
+        Object first = Class.forName("org.apache.rocketmq.client.apis.consumer.OffsetOption")
+            .getField("MIN_OFFSET").get(null);
+        return of("LitePushConsumer", consumer, "subscribeLite", text(command, "lite"), first);
     }
 
     private static Object call(Method method, Object of, Object... arguments) throws Exception {
@@ -192,6 +244,7 @@ public final class GrpcClient {
         if (producers.containsKey(name)) producers.remove(name).close();
         if (simpleConsumers.containsKey(name)) simpleConsumers.remove(name).close();
         if (pushConsumers.containsKey(name)) pushConsumers.remove(name).close();
+        if (litePushConsumers.containsKey(name)) ((AutoCloseable) litePushConsumers.remove(name)).close();
         return null;
     }
 

@@ -1,0 +1,105 @@
+"""bin/mqadopt as a program: what it says, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adopt import command_line
+from adopt.command_line import DONE, REFUSED, main
+from adopt.log_survey import survey_log
+from tests.adopt.golden_stores import GOLDEN, copied, unpack_all
+from tests.support.archives import unpack
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("golden")
+    unpack_all(directory)
+    unpack(GOLDEN / "dledger-5.3.3" / "store-3-nodes.tar.xz", directory)
+    return directory
+
+
+def test_a_dledger_store_goes_through_the_importer(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(golden / "dl1"), "--other", str(golden / "dl0"), "--other", str(golden / "dl2")]
+    assert main(words) == DONE
+    said = capsys.readouterr().out
+    assert "rewritten as a log of ours" in said
+    assert "TDl 0: 11 messages, queue offsets 0 to 10" in said
+    assert main([*words, "--quick"]) == DONE
+    assert "TDl" not in capsys.readouterr().out
+    assert main([*words, "--in-place"]) == REFUSED
+    assert "cannot become ours in place" in capsys.readouterr().out
+    assert main([*words, "--to", str(tmp_path / "new")]) == DONE
+    assert "21 messages are the same" in capsys.readouterr().out
+    found = survey_log(tmp_path / "new/commitlog")
+    assert {name: each.end for name, each in found.queues.items()} == {
+        ("TDl", 0): 11,
+        ("TDl", 1): 10,
+    }
+
+
+def test_quick_looks_without_the_log(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(golden / "clean"), "--quick", "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert found["log"] is None
+    assert found["tables"]["topics"] == 15
+
+
+@pytest.mark.parametrize(
+    "words", [["--in-place", "--to", "x"], ["--config", "v3"], ["--members", "0"], []]
+)
+def test_wrong_words(golden: Path, words: list[str]) -> None:
+    place = [] if not words else [str(golden / "clean")]
+    with pytest.raises(SystemExit) as caught:
+        main([*place, *words])
+    assert caught.value.code == 2
+
+
+def test_names_from_files_cannot_write_to_the_terminal(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = copied(golden / "clean", tmp_path / "evil\x1b[2J\n")
+    assert main([str(place)]) == DONE
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "evil\\x1b[2J\\n: RocksDB consume queues" in said
+
+
+def test_an_interrupt_says_how_to_go_on(
+    golden: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "survey_store", interrupted)
+    assert main([str(golden / "clean")]) == REFUSED
+    assert "the same command goes on" in capsys.readouterr().out
+
+
+def test_a_terminal_gets_a_bar(golden: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "adopt", str(golden / "clean"), "--to", str(tmp_path / "new")]
+    shown = b""
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as program,
+        open(ours, "rb", buffering=0) as read,
+    ):
+        os.close(theirs)
+        try:
+            while piece := read.read(4096):
+                shown += piece
+        except OSError:
+            pass  # the end of a terminal that nobody writes to
+        said = program.stdout.read() if program.stdout is not None else ""
+    assert (program.returncode, "done; start bin/mqbroker" in said) == (DONE, True)
+    assert b"comparing" in shown
+    assert "comparing" not in said
