@@ -160,14 +160,14 @@ class LiteEventDispatcher:
         if group.config.is_wildcard:
             self.dispatch_group(group)
         else:
-            self._begin(client, group, client.lmqs)
+            self._begin(client, group, lambda: client.lmqs)
 
     def dispatch_group(self, group: LiteGroupClients) -> None:
         """Every light queue of the group's clients that has something."""
         if group.config.is_wildcard:
-            self._begin(group, group, self._parts.lite_topics(group.config.topic))
+            self._begin(group, group, lambda: self._parts.lite_topics(group.config.topic))
         else:
-            self._begin(group, group, group.subscribed())
+            self._begin(group, group, group.subscribed)
 
     def dispatch_all(self) -> None:
         """The same of all groups: it is not known what arrived."""
@@ -175,10 +175,13 @@ class LiteEventDispatcher:
         for group in groups:
             self.dispatch_group(group)
 
-    def _begin(self, of: object, group: LiteGroupClients, lmqs: Iterable[str]) -> None:
-        """What is under way is not begun again: what is subscribed meanwhile is looked at then."""
+    def _begin(
+        self, of: object, group: LiteGroupClients, lmqs: Callable[[], Iterable[str]]
+    ) -> None:
+        """What is under way is not begun again, nor listed: what is subscribed meanwhile is looked
+        at then."""
         if of not in self._work:
-            self._work[of] = (group, iter(list(lmqs)))
+            self._work[of] = (group, iter(list(lmqs())))
             self.on_work()
 
     def step(self) -> bool:

@@ -215,3 +215,16 @@ def _take(world: LiteWorld, group: object, what: str, *of: object) -> None:
             world.dispatcher.dispatch_client(found)
         else:
             world.waiting ^= {found.client_id}
+
+
+def test_a_flood_of_clients_lists_the_lite_topics_once() -> None:
+    world = LiteWorld()
+    group = lite_group(is_wildcard=True)
+    world.arrive(*(f"s{number}" for number in range(10)))
+    clients = [world.client(name, group) for name in "abc"]
+    for client in clients:
+        world.dispatcher.dispatch_client(client)
+    assert world.listed == 1
+    while world.dispatcher.step():
+        pass
+    assert sum(len(client.events) for client in clients) == 10
