@@ -120,8 +120,12 @@ def test_what_was_taken_from_a_client_takes_its_room_until_it_knows() -> None:
     world.subscribe(loser, "s5")
     with pytest.raises(RequestError):
         world.subscribe(taker, "s6")
+    world.subscribe(loser, "s2")
     world.registry.drop(loser)
-    world.subscribe(taker, "s1", "s2", "s3", "s4", "s5")
+    world.subscribe(taker, "s1", "s2", "s3")
+    world.subscribe(world.client("c", group), "s1")
+    with pytest.raises(RequestError):
+        world.subscribe(taker, "s4")
     world.registry.clear()
     for number in range(6):
         world.client(str(number), group)
