@@ -98,6 +98,7 @@ def test_events_that_are_not_fetched_go_to_others_and_stay_where_there_are_none(
     second.polled_ms = world.now_ms
     world.dispatcher.look()
     assert not world.dispatcher.step()
+    assert (first.is_away, second.is_away) == (True, False)
     assert (list(first.events), list(second.events)) == ([lmq("s1")], [lmq("s2")])
     third = world.client("c")
     world.subscribe(third, "s1")
@@ -142,7 +143,9 @@ def test_the_events_of_one_client_go_to_others_in_slices() -> None:
     world.now_ms += LATE_MS + 1
     second.polled_ms = world.now_ms
     world.dispatcher.look()
+    first.is_away = False  # It polls, and is late again before all are moved.
     world.dispatcher.look()
+    assert not first.is_away
     for moved in (0, SLICE, 2 * SLICE, 3 * SLICE):
         assert (len(first.events), len(second.events)) == (3 * SLICE - moved, moved)
         world.dispatcher.step()
@@ -163,6 +166,8 @@ def test_a_client_that_goes_and_comes_while_its_events_are_moved() -> None:
     world.client("b", group)
     world.messages.pop(lmq("s2"))
     world.registry.drop(first)
+    world.arrive("s1")
+    assert world.dispatcher.busy_count == 1
     again = world.client("a", group)
     world.arrive("s3", "s4")
     assert world.dispatcher.busy_count == 2

@@ -80,3 +80,23 @@ def test_a_queue_is_free_when_its_last_message_is() -> None:
     assert not world.order.check_block(None, "q", "G")
     assert world.order.take_free() == ("q", "G")
     assert world.order.take_free() is None
+
+
+def test_what_is_wanted_again_or_gone_is_not_unwanted() -> None:
+    world = World()
+    for offset, name in enumerate("pqr"):
+        world.out(name, offset)
+    popped_ms = world.now_ms
+    world.now_ms += 100
+    while world.order.take_free() is not None:
+        pass
+    world.order.update_next_visible_time(("p", "G"), 0, popped_ms, world.now_ms + 2 * DAY_MS)
+    world.order.clear_block("q", "G")
+    assert list(world.order._unwanted) == [("r", "G")]
+    world.now_ms += DAY_MS + 1
+    world.order.clean()
+    assert world.kept() == (1, 1)
+    world.now_ms += DAY_MS
+    assert world.order.take_free() == ("p", "G")
+    world.order.clear()
+    assert not world.order._unwanted
