@@ -70,7 +70,7 @@ A_CLIENTS_OWN: Final[dict[str, str]] = {
     "__SHARDINGKEY": f"{_SAYS}: how the send is counted",
     "__LITE_TOPIC": f"{_SAYS}: checked by lite_sends; the broker makes the light queue's name",
     "_SYS_MSG_PRIORITY_": f"{_SAYS}: which queue of its topic it takes, and how it is counted",
-    "ORIGIN_GROUP": "written anew when a popped message comes again: an older one is taken out",
+    "ORIGIN_GROUP": "written anew when a popped message comes again; the last one counts",
 }
 """What is read back, or written beside it, and may come from a client: why."""
 READ_BY_ANY_NAME: Final = {
