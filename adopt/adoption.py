@@ -1,6 +1,7 @@
 """Adoption: makes a store directory one of ours, in steps that may be cut off and done again.
 
     copy    (--to) all files but the databases of RocksDB
+    keep    (--in-place) JSON tables that are replaced, in adopt.aside.<n>
     tables  RocksDB's topics, groups and offsets as config/*.json
     tail    what a kill left behind the log's last record, kept and made zero, if pops follow
     pops    popped messages as check points, behind the log's last record
@@ -33,6 +34,7 @@ import msgspec
 from adopt.config_tables import JSON_NAMES, V1_NAMES, V2_NAME, json_files, read_json
 from adopt.copied_files import Copied, check_room, copy_files, files_below
 from adopt.log_survey import LogSurvey, Progress, survey_log
+from adopt.plain_files import read_tail
 from adopt.pop_records import check_points, read_pop_records, timer_properties
 from adopt.rocks_database import is_database
 from adopt.state import STEPS, AdoptionState, load_state, save_state
@@ -114,6 +116,11 @@ class Work(ABC):
         if load_state(self.target) is not None or not self.target.exists():
             return
         found = [path.name for path in self.target.iterdir() if path.name != "lock"]
+        if REPORT_NAME in found:
+            raise StoreError(
+                f"{self.target}: an adoption was finished here ({REPORT_NAME} says what came of "
+                "it): start a broker on it, or name another directory"
+            )
         if found:
             raise StoreError(
                 f"{self.target}: not empty ({', '.join(sorted(found)[:5])}): name a directory that "
@@ -207,6 +214,7 @@ class Adoption(Work):
         """See Work."""
         return {
             "copy": self.copy,
+            "keep": self._keep_tables,
             "tables": self._write_tables,
             "tail": self._clear_behind,
             "pops": self._append_pops,
@@ -222,16 +230,19 @@ class Adoption(Work):
             return str(path) not in QUEUE_DATABASES or not _has_topics(self.source / path)
         return str(path.parent) in QUEUE_DATABASES and not (self.source / path).is_dir()
 
+    def _keep_tables(self, state: AdoptionState) -> None:
+        """A step of its own: after the next one, what is there may be ours."""
+        if ConfigPlace(state.config) is not ConfigPlace.JSON:
+            for name in _REPLACED:
+                self.keep(state, self.target / "config" / name, moves=name.endswith(".bak"))
+
     def _write_tables(self, state: AdoptionState) -> None:
         place = ConfigPlace(state.config)
         if place is ConfigPlace.JSON:
             return
         tables = read_tables(self.source / "config", place)
-        config = self.target / "config"
-        for name in _REPLACED:
-            self.keep(state, config / name, moves=name.endswith(".bak"))
         for name, data in json_files(tables).items():
-            write_atomic(config / name, data)
+            write_atomic(self.target / "config" / name, data)
 
     def _append_pops(self, state: AdoptionState) -> None:
         """Again after a kill, the same bytes come to the same places."""
@@ -265,15 +276,13 @@ class Adoption(Work):
             start = max(state.log_end - file.start_offset, 0)
             if start >= file.size:
                 continue
-            with file.path.open("rb") as opened:
-                opened.seek(start)
-                tail = opened.read()
-            if not any(tail):
+            tail = read_tail(file.path, start)
+            if not tail:
                 continue
             kept = self.target / state.aside / f"log-behind-{file.start_offset + start:020d}"
             if not kept.exists():
                 make_directory(kept.parent)
-                replace_file(kept, tail.rstrip(b"\0"))
+                replace_file(kept, tail)
             zero_range(file.path, start, file.size)
 
     def _following_timer(self, state: AdoptionState) -> int:
@@ -325,8 +334,11 @@ class Adoption(Work):
                 f"{state.log_records} messages and {points} check points were to be there, "
                 f"{log.records} records are"
             )
-        if bool(points) != bool(state.pops):
-            differences.append(f"{state.pops} popped messages, {points} check points")
+        if points != state.check_points:
+            differences.append(
+                f"{state.pops} popped messages: {state.check_points} check points were to be "
+                f"there, {points} are"
+            )
         if tables.counts() != state.tables:
             differences.append(f"tables: {state.tables} before, {tables.counts()} now")
         return Comparison(

@@ -21,12 +21,12 @@ from typing import Final
 from adopt.adoption import Adoption, Comparison, name_aside, now_ms
 from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
 from adopt.progress import Bar
-from adopt.state import OURS, ROCKSDB, load_state, new_state
+from adopt.state import OURS, ROCKSDB, AdoptionState, load_state, new_state
 from adopt.store_survey import ConfigPlace, Kind, StoreFacts, survey_store
 from adopt.way_back import WayBack, notes_back, problems_back
 from conf.installation import enter_program
 from store import dledger_import
-from store.dledger.unfinished_import import refuse_unfinished
+from store.dledger.unfinished_import import ADOPTION_NAME, refuse_unfinished
 from store.errors import StoreError
 
 DONE: Final = 0
@@ -42,7 +42,10 @@ def run() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.quick and (options.in_place or options.to is not None):
+        parser.error("--quick only looks: what --to and --in-place do needs the log")
     try:
         with Bar(sys.stderr) as bar:
             return _run(options, bar)
@@ -59,8 +62,11 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
     target: Path | None = root if options.in_place else options.to
     state = load_state(target) if target is not None else None
     if options.in_place and state is not None:
+        _check_goes_on(options, state)
         return _finish(_work(state.direction)(root, root, bar).run(None), root, state.direction)
     refuse_unfinished(root)
+    if state is not None:
+        _check_goes_on(options, state)
     place = ConfigPlace(state.config) if state is not None else options.config
     facts = survey_store(root, config=place, walk=not options.quick, progress=bar)
     if options.to_rocksdb:
@@ -76,6 +82,24 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
         return _import_dledger(options)
     assert target is not None, "shown only, without one"
     return _adopt(facts, plan, target, names, bar)
+
+
+def _check_goes_on(options: argparse.Namespace, state: AdoptionState) -> None:
+    """What was begun is finished, and nothing else; names that are not said again stay. Raises
+    StoreError."""
+    said = {
+        "--in-place": (options.in_place, state.in_place),
+        "--to-rocksdb": (options.to_rocksdb, state.direction == ROCKSDB),
+        "--config": (options.config or state.config, state.config),
+        "--broker-name": (options.broker_name or state.broker_name, state.broker_name),
+        "--cluster": (options.cluster or state.cluster, state.cluster),
+    }
+    wrong = [f"{name} (begun: {begun})" for name, (now, begun) in said.items() if now != begun]
+    if wrong:
+        raise StoreError(
+            f"{ADOPTION_NAME}: begun with other options: {', '.join(wrong)}; say them as before, "
+            "or begin again with another --to"
+        )
 
 
 def _adopt(facts: StoreFacts, plan: Plan, target: Path, names: tuple[str, str], bar: Bar) -> int:
@@ -143,8 +167,9 @@ def _import_dledger(options: argparse.Namespace) -> int:
             f"{options.directory}: a DLedger log cannot become ours in place: every offset in it "
             "is another; say --to a new directory"
         )
-    words = [str(options.directory), "--dry-run" if options.to is None else str(options.to)]
-    words += ["--members", str(options.members)]
+    # Both places together: argparse takes no optional one behind an option (before 3.12).
+    words = [str(options.directory), *([] if options.to is None else [str(options.to)])]
+    words += ["--members", str(options.members), *(["--dry-run"] if options.to is None else [])]
     for other in options.other:
         words += ["--other", str(other)]
     for name in ("majority_only", "skip_damaged", "again"):

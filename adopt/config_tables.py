@@ -10,11 +10,13 @@ Tested by tests/adopt/test_config_tables.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from adopt.plain_files import read_plain
 from adopt.rocks_codec import (
     DamagedEntryError,
     StoredOffset,
@@ -41,6 +43,8 @@ JSON_NAMES: Final = ("topics.json", "subscriptionGroup.json", "consumerOffset.js
 _VERSION_KEY: Final = b"kvDataVersionKey"
 _NO_VERSION: Final[Json] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 _INT64: Final = 1 << 63
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
+"""In one form only, so that no two names of a queue are the same."""
 _MAX_FILE: Final = 1 << 30
 
 
@@ -72,6 +76,15 @@ class ConfigTables:
         """Whether both say the same."""
         mine = (self.topics, self.groups, self.forbidden, self.offsets)
         return mine == (other.topics, other.groups, other.forbidden, other.offsets)
+
+    def add_named(self, kind: str, key: bytes, text: bytes) -> None:
+        """The same by its key of RocksDB. Two keys that are no text would become one name."""
+        try:
+            name = key.decode()
+        except UnicodeDecodeError:
+            self.damaged.append(f"{kind} {key!a}: the name is not UTF-8"[:300])
+        else:
+            self.add(kind, name, text)
 
     def add(self, kind: str, name: str, text: bytes) -> None:
         """One entry: kind is topics, groups, forbidden or offsets."""
@@ -105,13 +118,13 @@ def read_v1(config: Path) -> ConfigTables:
             continue
         with RocksDatabase(config / name) as database:
             for key, value in database.entries("default"):
-                tables.add(kind, key.decode("utf-8", "replace"), value)
+                tables.add_named(kind, key, value)
             for key, value in database.entries("kvDataVersion"):
                 if key == _VERSION_KEY:
                     tables.versions[file] = _version(value)
             if kind == "groups":
                 for key, value in database.entries("forbidden"):
-                    tables.add("forbidden", key.decode("utf-8", "replace"), value)
+                    tables.add_named("forbidden", key, value)
     return tables
 
 
@@ -176,15 +189,13 @@ def _read_file(path: Path) -> Json | None:
     problems = []
     for each in (path, path.with_name(path.name + ".bak")):
         try:
-            if each.stat().st_size > _MAX_FILE:
-                raise ValueError(f"{each.stat().st_size} bytes: no table of a broker")
-            value = loads_lenient(each.read_bytes())
+            value = loads_lenient(read_plain(each, _MAX_FILE))
             if isinstance(value, dict):
                 return value
             raise ValueError("not a JSON object")
         except FileNotFoundError:
             continue
-        except (ValueError, RecursionError) as error:
+        except (StoreError, ValueError, RecursionError) as error:
             problems.append(f"{each}: {error}")
     if problems:
         raise StoreError(
@@ -197,7 +208,7 @@ def _read_file(path: Path) -> Json | None:
 def _version(text: bytes) -> Json:
     try:
         value = loads_lenient(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else dict(_NO_VERSION)
 
@@ -209,7 +220,7 @@ def _offsets(value: object) -> dict[int, int]:
 
 
 def _int64(value: object) -> int:
-    if isinstance(value, str) and len(value) <= 20:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
         raise ValueError(f"{value!a:.40} is not an offset or number of a queue")

@@ -33,6 +33,8 @@ class Copied(NamedTuple):
     path: Path
     size: int
     on_disk: int
+    mtime_ns: int
+    """A copy has the same: one of a file that was written since is made again."""
 
 
 def files_below(root: Path, is_left_out: Callable[[Path], bool]) -> list[Copied]:
@@ -51,7 +53,8 @@ def _walk(root: Path, below: Path, is_left_out: Callable[[Path], bool]) -> Itera
             yield from _walk(root, path, is_left_out)
         elif entry.is_file(follow_symlinks=follows):
             found = entry.stat()
-            yield Copied(path, found.st_size, min(found.st_size, found.st_blocks * 512))
+            on_disk = min(found.st_size, found.st_blocks * 512)
+            yield Copied(path, found.st_size, on_disk, found.st_mtime_ns)
         else:
             raise StoreError(
                 f"{root / path}: neither a file nor a directory (a link is followed at the top "
@@ -74,7 +77,10 @@ def check_room(files: list[Copied], target: Path) -> int:
 
 def _is_copied(file: Copied, target: Path) -> bool:
     path = target / file.path
-    return path.is_file() and path.stat().st_size == file.size
+    if not path.is_file():
+        return False
+    found = path.stat()
+    return (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
 
 
 def copy_files(

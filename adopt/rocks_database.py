@@ -22,8 +22,9 @@ from typing import Any, Final
 from store.errors import StoreError
 
 Entry = tuple[bytes, bytes]
-_LEFT_OUT: Final = ("LOG", "LOCK", "rocksdict-config.json")
-"""What only a process that has the database open needs."""
+_LEFT_OUT: Final = ("LOG", "LOCK", "OPTIONS-", "rocksdict-config.json")
+"""What only a process that has the database open needs, and options: they are ours."""
+_MAX_CURRENT: Final = 4096
 MAX_VALUE: Final = 64 << 20
 _BATCH: Final = 256
 
@@ -31,7 +32,8 @@ _BATCH: Final = 256
 def is_database(directory: Path) -> bool:
     """Whether RocksDB keeps something there."""
     try:
-        names = [path.name for path in directory.iterdir()]
+        # Queues of topics of such names are directories.
+        names = [path.name for path in directory.iterdir() if not path.is_dir()]
     except OSError:
         return False
     return "CURRENT" in names and any(name.startswith("MANIFEST-") for name in names)
@@ -158,4 +160,6 @@ def _link_files(directory: Path, links: Path) -> None:
                 f"{path}: not a plain file; RocksDB makes no others: remove it if it is not the "
                 "broker's, or name a copy in which it is a file"
             )
+        if path.name == "CURRENT" and path.stat().st_size > _MAX_CURRENT:
+            raise StoreError(f"{path}: {path.stat().st_size} bytes: not RocksDB's; name a copy")
         (links / path.name).symlink_to(path.absolute())

@@ -8,21 +8,27 @@ Tested by tests/adopt/test_adoption.py.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from adopt.config_tables import ConfigTables
-from adopt.store_survey import Kind, StoreFacts
+from adopt.plain_files import read_plain
+from adopt.pop_records import check_points
+from adopt.store_survey import ConfigPlace, Kind, StoreFacts
 from conf.atomic_file import replace_file
 from store.dledger.unfinished_import import ADOPTION_NAME
 from store.errors import StoreError
 
-STEPS: Final = ("copy", "tables", "tail", "pops", "ends", "aside", "compare")
+STEPS: Final = ("copy", "keep", "tables", "tail", "pops", "ends", "aside", "compare")
 OURS: Final = "ours"
 ROCKSDB: Final = "rocksdb"
 _FORMAT: Final = 1
+_MAX_FILE: Final = 1 << 30
+_ASIDE_NAME: Final = re.compile(r"adopt\.aside\.[0-9]{1,9}", re.ASCII)
+"""Never a path out of the store: things are moved there."""
 QueueState = tuple[str, int, int, int, int]
 """Topic, queue id, messages in the log, the queue offset behind the last of them, and the one that
 comes next by the queue itself."""
@@ -52,6 +58,8 @@ class AdoptionState(msgspec.Struct, kw_only=True):
     tables: dict[str, int]
     pops: int
     """Popped messages."""
+    check_points: int
+    """What they become."""
     broker_name: str
     cluster: str
     now_ms: int
@@ -111,6 +119,7 @@ def new_state(
         rocks_units=unlike,
         tables=(facts.tables or ConfigTables()).counts(),
         pops=len(facts.pops),
+        check_points=len(check_points(facts.pops, names[0])) if direction == OURS else 0,
         broker_name=names[0],
         cluster=names[1],
         now_ms=now_ms,
@@ -121,7 +130,7 @@ def load_state(target: Path) -> AdoptionState | None:
     """None: nothing was begun. Raises StoreError."""
     path = target / ADOPTION_NAME
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=AdoptionState)
+        state = msgspec.json.decode(read_plain(path, _MAX_FILE), type=AdoptionState)
     except FileNotFoundError:
         return None
     except (UnicodeError, RecursionError, msgspec.DecodeError) as error:
@@ -129,7 +138,8 @@ def load_state(target: Path) -> AdoptionState | None:
             f"{path}: not valid ({error}): nobody knows how far this adoption came; begin again "
             "with another --to"
         ) from error
-    if state.format != _FORMAT or state.step not in STEPS:
+    is_known = state.step in STEPS and state.config in set(ConfigPlace)
+    if state.format != _FORMAT or not is_known or not _ASIDE_NAME.fullmatch(state.aside):
         raise StoreError(f"{path}: of another version: finish with the one that began")
     return state
 

@@ -26,6 +26,7 @@ from adopt.config_tables import (
     read_v2,
 )
 from adopt.log_survey import HALF_TOPICS, LogSurvey, Progress, QueueName, survey_log
+from adopt.plain_files import read_plain
 from adopt.pop_records import PopRecord, read_pop_records
 from adopt.rocks_database import RocksDatabase, is_database
 from adopt.rocks_queues import RocksQueues, count_units, read_bounds
@@ -39,6 +40,8 @@ QUEUE_DATABASES: Final = ("consumequeue", "consumequeue_rocksdb", "consumequeue_
 POP_DATABASE: Final = "kvStore"
 SHARED_DATABASE: Final = "rocksdbstore"
 """Of 5.5: timers, transactions and index; made at every start, used only if settings say so."""
+_MAX_SMALL: Final = 16 << 20
+"""Bytes of a file that is only looked at."""
 _AUTH: Final = ("users", "acls")
 _KNOWN_CONFIG: Final = (*V1_NAMES, V2_NAME, *_AUTH)
 _ROCKS_VERSION: Final = re.compile(rb"rocksdb_version=([0-9.]{1,20})")
@@ -155,8 +158,8 @@ def _find_kind(root: Path) -> StoreFacts:
 def _queue_kind(root: Path) -> Kind:
     if not any(is_database(root / name) for name in QUEUE_DATABASES):
         return Kind.FILES
-    for topic in (root / "consumequeue").iterdir():
-        if topic.is_dir() and any(list_store_files(queue) for queue in topic.iterdir()):
+    for queue in root.glob("consumequeue/*/*"):
+        if queue.is_dir() and list_store_files(queue):
             return Kind.DOUBLE
     return Kind.ROCKSDB
 
@@ -208,8 +211,8 @@ def _unknown_databases(root: Path) -> list[Path]:
 def _read_epochs(path: Path) -> list[str]:
     """Of controller mode: "epoch-start offset" lines behind a count and a checksum."""
     try:
-        lines = path.read_text("ascii", "replace").splitlines() if path.is_file() else []
-    except OSError:
+        lines = read_plain(path, _MAX_SMALL).decode("ascii", "replace").splitlines()
+    except (OSError, StoreError):
         return []
     return [line for line in lines[2:10_000] if re.fullmatch(r"[0-9]{1,10}-[0-9]{1,19}", line)]
 
@@ -266,10 +269,17 @@ def _rocks_version(facts: StoreFacts) -> str:
     places = [facts.queue_database, facts.root / "config" / V2_NAME, facts.root / POP_DATABASE]
     for place in [each for each in places if each is not None and each.is_dir()]:
         for path in sorted(place.glob("OPTIONS-*")):
-            found = _ROCKS_VERSION.search(path.read_bytes()[:4096])
+            found = _ROCKS_VERSION.search(_options_text(path))
             if found:
                 return found[1].decode()
     return ""
+
+
+def _options_text(path: Path) -> bytes:
+    try:
+        return read_plain(path, _MAX_SMALL)
+    except (OSError, StoreError):
+        return b""
 
 
 def _find_features(facts: StoreFacts) -> dict[str, int]:
@@ -335,7 +345,7 @@ def _waiting_timers(path: Path) -> int:
 
 def _load(path: Path) -> dict[str, object]:
     try:
-        value = loads_lenient(path.read_bytes()) if path.is_file() else {}
-    except (OSError, ValueError, RecursionError):
+        value = loads_lenient(read_plain(path, _MAX_SMALL))
+    except (OSError, StoreError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from adopt.adoption import Comparison, Step, Work
-from adopt.config_tables import JSON_NAMES, read_json, read_v1, v1_databases
+from adopt.config_tables import JSON_NAMES, V1_NAMES, read_json, read_v1, v1_databases
 from adopt.log_survey import survey_log
 from adopt.rocks_codec import Bound, encode_bound
-from adopt.rocks_database import Entry, write_database
+from adopt.rocks_database import Entry, is_database, write_database
 from adopt.rocks_queues import read_bounds
 from adopt.state import AdoptionState
 from adopt.store_survey import ConfigPlace, Kind, StoreFacts
@@ -36,12 +36,22 @@ from store.mapped_file import sync_directory
 
 _QUEUES: Final = "consumequeue"
 _MADE: Final = ".mqadopt.part"
+_NAMED: Final = 5
 
 
 def problems_back(facts: StoreFacts) -> Iterator[str]:
     """Why a store cannot go back, each with its way out."""
     if facts.kind is not Kind.FILES or facts.config_places != [ConfigPlace.JSON]:
         yield f"{facts.root}: {facts.kind}: not a file store of ours; Java opens it as it is"
+    if facts.tables is not None and facts.tables.damaged:
+        found = facts.tables.damaged
+        yield (
+            f"{len(found)} entries of {facts.root / 'config'} cannot be read: "
+            f"{'; '.join(found[:_NAMED])}; correct or remove them"
+        )
+    for name in V1_NAMES:
+        if (facts.root / "config" / name).exists():
+            yield f"{facts.root / 'config' / name}: in the way of a database; move it elsewhere"
     if facts.killed:
         yield (
             f"{facts.root}: it was not stopped in an orderly way: start bin/mqbroker on it once "
@@ -72,6 +82,7 @@ class WayBack(Work):
         """By name, in order; those of an adoption that have no part here do nothing."""
         return {
             "copy": self.copy,
+            "keep": _nothing,
             "tables": self._write_tables,
             "tail": _nothing,
             "pops": _nothing,
@@ -110,7 +121,7 @@ class WayBack(Work):
 
     def _keep_queues(self, state: AdoptionState) -> None:
         """In place, the database takes the name of the queues."""
-        if self.in_place and not (self.target / _QUEUES / "CURRENT").exists():
+        if self.in_place and not is_database(self.target / _QUEUES):
             self.keep(state, self.target / _QUEUES, moves=True)
 
     def _move_aside(self, state: AdoptionState) -> None:

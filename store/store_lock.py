@@ -89,7 +89,7 @@ def is_locked(root: Path) -> bool:
     """Whether some broker has the store open; asks only, changes nothing. Raises StoreError: it may
     not be asked."""
     try:
-        fd = os.open(root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(root / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -21,6 +21,7 @@ COMPILED_MODULES: Final = (
     "broker.append.role_append_queues",
     "broker.append.send_properties",
     "broker.filter.selector_verdicts",
+    "broker.lite.pop_lite_long_polling_service",
     "broker.metrics.hot_path_stats",
     "broker.metrics.transaction_metrics",
     "broker.metrics.waiting_halves",

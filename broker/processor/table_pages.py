@@ -101,7 +101,7 @@ def _is_same(known: str | None, version: DataVersion) -> bool:
     there."""
     if not known or known.isspace():
         return False
-    other = DataVersion.from_request(known.encode())
+    other = DataVersion.from_request(known.encode("utf-8", "replace"))
     return _numbers(other) == _numbers(version)
 
 

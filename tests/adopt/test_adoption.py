@@ -4,6 +4,7 @@ Truth: what RocksDB has in them, and what their clients were told (golden_stores
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from adopt.command_line import DIFFERENT, DONE, REFUSED, main
 from adopt.rocks_codec import decode_unit, decode_unit_key
 from adopt.rocks_database import RocksDatabase
 from broker.pop.pop_check_point import PopCheckPoint
-from store.dledger.unfinished_import import refuse_unfinished
+from store.dledger.unfinished_import import ADOPTION_NAME, refuse_unfinished
 from store.errors import StoreError
 from store.message import Message
 from store.message_codec import decode_record
@@ -309,6 +310,11 @@ class KilledRuns:
         way = [place, "--in-place"] if self._in_place else [self._source, "--to", place]
         return self._run(*way, "--config", "v1", *NAMES)[0]
 
+    def is_finished(self, name: str) -> bool:
+        """A kill behind the last step leaves nothing to go on with."""
+        place = self._directory / name
+        return (place / adoption.REPORT_NAME).exists() and not (place / ADOPTION_NAME).exists()
+
     def check(self, name: str) -> None:
         """What came out is what comes out undisturbed."""
         found = contents(self._directory / name, without=(adoption.REPORT_NAME,))
@@ -357,7 +363,8 @@ def test_killed_before_each_change_of_the_disk(
                 pass
             else:
                 break
-        assert killed_runs.go_on(name) == DONE
+        expected = REFUSED if killed_runs.is_finished(name) else DONE
+        assert killed_runs.go_on(name) == expected
         killed_runs.check(name)
     assert number > 20
 
@@ -462,3 +469,104 @@ def test_a_state_file_that_is_damaged_is_named(golden: Path, run: Run, tmp_path:
 def test_what_is_no_store(run: Run, tmp_path: Path) -> None:
     assert "there is no such directory" in run(tmp_path / "nothing")[1]
     assert "not the store of a broker" in run(tmp_path)[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--in-place"],
+        ["--broker-name", "another"],
+        ["--cluster", "another"],
+        ["--config", "json"],
+        ["--to-rocksdb"],
+    ],
+)
+@pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
+def test_other_options_do_not_go_on(
+    golden: Path,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    in_place: bool,
+) -> None:
+    """What was begun as a copy is half of a store, and check points have one broker's name."""
+    if in_place and words == ["--in-place"]:
+        words = ["--to-rocksdb"]
+    source = copied(golden / "pop", tmp_path / "old") if in_place else golden / "pop"
+    target = source if in_place else tmp_path / "new"
+    way = ["--in-place"] if in_place else ["--to", str(target)]
+    with monkeypatch.context() as patch:
+        patch.setattr(adoption.Adoption, "_append_pops", _killed)
+        with pytest.raises(KillError):
+            run(source, *way, *NAMES)
+    before = (target / "adoption.unfinished").read_bytes()
+    place = [target] if words == ["--in-place"] else [source, *way]
+    status, said = run(*place, *words)
+    assert status == REFUSED
+    assert f"begun with other options: {words[0]}" in said
+    assert (target / "adoption.unfinished").read_bytes() == before
+
+
+def _killed(*_: object) -> None:
+    raise KillError
+
+
+def test_things_are_moved_aside_within_the_store_only(
+    golden: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = copied(golden / "clean", tmp_path / "own")
+    with monkeypatch.context() as patch:
+        patch.setattr(adoption.Adoption, "_write_tables", _killed)
+        with pytest.raises(KillError):
+            run(place, "--in-place")
+    marks = place / "adoption.unfinished"
+    marks.write_bytes(marks.read_bytes().replace(b"adopt.aside.1", b"../elsewhere"))
+    status, said = run(place, "--in-place")
+    assert (status, "of another version" in said) == (REFUSED, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+def test_a_check_point_that_is_missing_is_noticed(
+    golden: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = adoption.check_points
+    monkeypatch.setattr(adoption, "check_points", lambda *given: usual(*given)[1:])
+    status, said = run(golden / "pop", "--to", tmp_path / "new", *NAMES)
+    assert status == DIFFERENT
+    assert "24 popped messages: 3 check points were to be there, 2 are" in said
+
+
+def test_a_database_beside_no_file_queues(golden: Path, run: Run, tmp_path: Path) -> None:
+    """A broker of double writes whose file queues were removed."""
+    place = copied(golden / "clean", tmp_path / "old")
+    (place / "consumequeue").rename(place / "consumequeue_rocksdb")
+    status, said = run(place, "--to", tmp_path / "new")
+    assert status == DONE, said
+    assert "messages: 1000 before, 1000 now" in said
+
+
+def test_quick_does_nothing(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([str(golden / "clean"), "--quick", "--to", str(tmp_path / "new")])
+    assert caught.value.code == 2
+    assert "--quick only looks" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_pipes_and_giants_are_not_read(golden: Path, run: Run, tmp_path: Path) -> None:
+    place = copied(golden / "double", tmp_path / "old")
+    for name in ("topics.json", "topics.json.bak"):
+        (place / "config" / name).unlink(missing_ok=True)
+        os.mkfifo(place / "config" / name)
+    status, said = run(place)
+    assert (status, "topics.json: not a plain file" in said) == (REFUSED, True)
+    place = copied(golden / "clean", tmp_path / "other")
+    for path in (place / "consumequeue").glob("OPTIONS-*"):
+        os.truncate(path, 1 << 41)  # RocksDB would end the process
+    for name in ("epochFileCheckpoint", "config/timermetrics", "config/delayOffset.json"):
+        with (place / name).open("ab") as file:
+            file.truncate(1 << 41)
+    assert run(place)[0] == DONE

@@ -123,3 +123,21 @@ def test_json_falls_back_to_its_bak(golden: Path, tmp_path: Path) -> None:
     (tmp_path / "topics.json.bak").write_bytes(b"")
     with pytest.raises(StoreError, match="restore one of the two"):
         read_json(tmp_path)
+
+
+def test_keys_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    """Two of them would become one name."""
+    topic = b'{"topicName":"T","readQueueNums":1,"writeQueueNums":1,"perm":6}'
+    entries = [(b"T\xfe", topic), (b"T\xff", topic)]
+    write_database(tmp_path / "topics", {"default": entries})
+    tables = read_v1(tmp_path)
+    assert tables.topics == {}
+    assert len(tables.damaged) == 2
+
+
+@pytest.mark.parametrize("queue", ["1_0", " 1", "01", "٣", "+1"])
+def test_numbers_of_queues_have_one_form(queue: str) -> None:
+    tables = ConfigTables()
+    tables.add("offsets", "T@G", json.dumps({"offsetTable": {"1": 5, queue: 7}}).encode())
+    assert tables.offsets == {}
+    assert len(tables.damaged) == 1

@@ -48,6 +48,7 @@ def test_what_is_there_is_not_copied_again(source: Path, tmp_path: Path) -> None
     files = files_below(source, nothing_out)
     (target / "a/b").mkdir(parents=True)
     (target / "plain").write_bytes(b"PLAIN")
+    os.utime(target / "plain", ns=(1, (source / "plain").stat().st_mtime_ns))
     (target / "a/b/sparse").write_bytes(b"half")
     (target / "a/b/sparse.mqadopt.part").write_bytes(b"cut off")
     copy_files(source, files, target, lambda *_: None)
@@ -81,3 +82,14 @@ def test_room(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(copied_files, "SPARE", 1 << 60)
     with pytest.raises(DiskFullError, match="bytes are needed"):
         check_room(files, tmp_path / "x/y")
+
+
+def test_a_file_that_was_written_since_is_copied_again(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    copy_files(source, files_below(source, nothing_out), target, lambda *_: None)
+    changed = next(each.path for each in files_below(source, nothing_out) if each.size)
+    data = bytes(each ^ 1 for each in (source / changed).read_bytes())
+    (source / changed).write_bytes(data)
+    os.utime(source / changed, ns=(5, 5))
+    copy_files(source, files_below(source, nothing_out), target, lambda *_: None)
+    assert (target / changed).read_bytes() == data

@@ -102,3 +102,34 @@ def test_a_rocksdb_store_is_not_made_one(
 ) -> None:
     assert main([str(golden / "clean"), "--to-rocksdb", "--to", str(tmp_path / "back")]) == REFUSED
     assert "Java opens it as it is" in capsys.readouterr().out
+
+
+def test_what_is_in_the_way_is_not_removed(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = copied(golden / "files", tmp_path / "files")
+    (files / "config/topics").mkdir()
+    (files / "config/topics/mine").touch()
+    for way in (["--in-place"], ["--to", str(tmp_path / "back")]):
+        assert main([str(files), "--to-rocksdb", *way]) == REFUSED
+        assert "topics: in the way of a database; move it elsewhere" in capsys.readouterr().out
+    assert (files / "config/topics/mine").exists()
+
+
+def test_a_topic_named_as_a_file_of_rocksdb_keeps_its_queues(golden: Path, tmp_path: Path) -> None:
+    files = copied(golden / "files", tmp_path / "files")
+    for name in ("CURRENT", "MANIFEST-1"):
+        (files / "consumequeue" / name / "0").mkdir(parents=True)
+    assert main([str(files), "--to-rocksdb", "--in-place"]) == DONE
+    assert (files / "adopt.aside.1/consumequeue/CURRENT/0").is_dir()
+    assert (files / "adopt.aside.1/consumequeue/TRocksA/0").is_dir()
+
+
+def test_a_damaged_entry_is_not_lost_on_the_way(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = copied(golden / "files", tmp_path / "files")
+    table = files / "config/topics.json"
+    table.write_text(table.read_text().replace('"perm":6', '"perm":"x"', 1))
+    assert main([str(files), "--to-rocksdb", "--to", str(tmp_path / "back")]) == REFUSED
+    assert "1 entries of" in capsys.readouterr().out
