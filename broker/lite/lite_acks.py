@@ -63,7 +63,8 @@ class LiteAcks:
         """See LiteHandles."""
         group, lmq = header.consumer_group, to_lmq_name(header.topic, header.lite_topic or "")
         self._check(group, header.topic)
-        if header.offset > self._queues.end(lmq):
+        end = self._queues.end(lmq)
+        if header.offset > end:
             raise RequestError(ResponseCode.NO_MESSAGE, "ack offset illegal.")
         if header.queue_id or not info.is_order:
             raise RequestError(ResponseCode.INVALID_PARAMETER, "ack queue illegal.")
@@ -73,7 +74,7 @@ class LiteAcks:
         following = queues.order.commit_and_next(
             (lmq, group), header.offset, info.pop_time_ms, committed
         )
-        if following == ILLEGAL:
+        if following == ILLEGAL or following > end:  # Nobody has got what is to come.
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "ack offset illegal.")
         if following >= 0:
             if not queues.has_reset(group, lmq):

@@ -6,7 +6,7 @@ its clients subscribe (or that exist, of a wildcard group), and no event is ever
 room: max.event.cnt only says when another client is preferred. (RocketMQ drops what does not fit,
 and looks at everything again later.) A queue whose messages are out makes no event: it makes one
 when it is free. Every step is constant, or in proportion to the events that it moves; looking at
-everything that a client subscribes is done in slices.
+everything that a client subscribes, or has events of when it is gone, is done in slices.
 
 Tested by tests/broker/lite/test_lite_event_dispatcher.py.
 """
@@ -53,11 +53,11 @@ class LiteEventDispatcher:
         self._busy: dict[str, LiteSubscription] = {}
         """Clients with events, by id."""
         self._work: dict[object, tuple[LiteGroupClients, Iterator[str]]] = {}
-        """What is to be looked at: full dispatches, by client or group."""
+        """What is to be looked at: full dispatches, by client or group, and what clients left."""
         self.registry: LiteSubscriptionRegistry
         """Set before the first event."""
         self.on_work: Callable[[], None] = lambda: None
-        """Called when a full dispatch begins: `step` is to be called until it says False."""
+        """Called when there is something to look at: `step` is to be called until it says False."""
 
     @property
     def busy_count(self) -> int:
@@ -124,7 +124,8 @@ class LiteEventDispatcher:
         return None
 
     def _is_late(self, client: LiteSubscription) -> bool:
-        return self._parts.monotonic_ms() - client.polled_ms > LATE_MS
+        """Whether it does not fetch its events."""
+        return _is_gone(client) or self._parts.monotonic_ms() - client.polled_ms > LATE_MS
 
     def take(self, client: LiteSubscription) -> str | None:
         """The client looks at the next light queue; None: it has no event."""
@@ -140,16 +141,15 @@ class LiteEventDispatcher:
             self.offer(client.group, lmq)
 
     def dropped(self, client: LiteSubscription) -> None:
-        """The client is in no group any more."""
-        for lmq in list(client.events):
-            self._forget(client, lmq)
-            self.offer(client.group, lmq)
+        """The client is in no group any more. Of a wildcard group it may have many events."""
+        if self._busy.pop(client.client_id, None) is not None:
+            self._begin_others(client)
 
     def _forget(self, client: LiteSubscription, lmq: str) -> None:
         del client.events[lmq]
         del client.group.held[lmq]
-        if not client.events:
-            self._busy.pop(client.client_id, None)
+        if not client.events and self._busy.get(client.client_id) is client:
+            del self._busy[client.client_id]
 
     # -- looking at everything -------------------------------------------------------------------
 
@@ -160,14 +160,14 @@ class LiteEventDispatcher:
         if group.config.is_wildcard:
             self.dispatch_group(group)
         else:
-            self._begin(client, group, client.lmqs)
+            self._begin(client, group, lambda: client.lmqs)
 
     def dispatch_group(self, group: LiteGroupClients) -> None:
         """Every light queue of the group's clients that has something."""
         if group.config.is_wildcard:
-            self._begin(group, group, self._parts.lite_topics(group.config.topic))
+            self._begin(group, group, lambda: self._parts.lite_topics(group.config.topic))
         else:
-            self._begin(group, group, group.subscribed())
+            self._begin(group, group, group.subscribed)
 
     def dispatch_all(self) -> None:
         """The same of all groups: it is not known what arrived."""
@@ -175,11 +175,16 @@ class LiteEventDispatcher:
         for group in groups:
             self.dispatch_group(group)
 
-    def _begin(self, of: object, group: LiteGroupClients, lmqs: Iterable[str]) -> None:
-        """What is under way is not begun again: what is subscribed meanwhile is looked at then."""
-        if of not in self._work:
-            self._work[of] = (group, iter(list(lmqs)))
-            self.on_work()
+    def _begin(
+        self, of: object, group: LiteGroupClients, lmqs: Callable[[], Iterable[str]]
+    ) -> bool:
+        """What is under way is not begun again, nor listed: what is subscribed meanwhile is looked
+        at then. Whether it begins."""
+        if of in self._work:
+            return False
+        self._work[of] = (group, iter(list(lmqs())))
+        self.on_work()
+        return True
 
     def step(self) -> bool:
         """Look at the next ones. Whether others are left."""
@@ -192,6 +197,9 @@ class LiteEventDispatcher:
             if lmq is None:
                 del self._work[of]
             else:
+                holder = group.held.get(lmq)
+                if holder is not None and _is_gone(holder):
+                    self._forget(holder, lmq)
                 self._offer_wanted(group, lmq)
         return bool(self._work)
 
@@ -201,11 +209,12 @@ class LiteEventDispatcher:
         """Each liteEventCheckInterval: the events of a client that does not fetch them go to
         others, once; those that are left have no other."""
         for client in list(self._busy.values()):
-            if client.is_away or not self._is_late(client):
-                continue
-            client.is_away = True
-            for lmq in list(client.events):
-                self.offer(client.group, lmq)
+            if not client.is_away and self._is_late(client):
+                client.is_away = self._begin_others(client)
+
+    def _begin_others(self, client: LiteSubscription) -> bool:
+        """Others are to get its events. False: those that it had before are under way still."""
+        return self._begin((client, "events"), client.group, lambda: client.events)
 
     def clear(self) -> None:
         """This broker leads no more."""
@@ -214,3 +223,8 @@ class LiteEventDispatcher:
             client.group.held.clear()
         self._busy.clear()
         self._work.clear()
+
+
+def _is_gone(client: LiteSubscription) -> bool:
+    """Whether it is in its group no more."""
+    return client.group.clients.get(client.client_id) is not client

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 SLICE: Final = 1_000
 """Lite topics of one turn of the loop."""
+_MOST_NAMED: Final = 100_000
+"""Lite topics of one request, unless maxLiteSubscriptionCount is more."""
 _MIN: Final = 1
 _MAX: Final = 2
 _JAVA: Final = "java.lang.IllegalStateException: "
@@ -91,9 +93,21 @@ class LiteSubscriptionCtlProcessor(TableProcessor):
         changes = LiteSubscriptionCtlRequestBody.from_request(request.body).subscription_set
         if not changes:
             raise _illegal("LiteSubscriptionCtlRequestBody is empty.")
+        self._check_size(changes)
         named = [(change, _lmqs_of(change)) for change in changes]
         self._parts.on_loop(lambda: self._go_on(connection, request, self._all(connection, named)))
         return None
+
+    def _check_size(self, changes: list[LiteSubscriptionDTO]) -> None:
+        """The full names of the light queues take many times what the body took. Raises
+        RequestError."""
+        named = sum(len(change.lite_topic_set or ()) for change in changes)
+        most = max(self._parts.registry.most, _MOST_NAMED)
+        if named > most:
+            raise RequestError(
+                ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
+                f"the request names {named} lite topics (limit {most}): split it",
+            )
 
     def _go_on(
         self, connection: ConnectionLike, request: RemotingCommand, steps: Iterator[None]
@@ -126,8 +140,9 @@ class LiteSubscriptionCtlProcessor(TableProcessor):
     def _one(
         self, connection: ConnectionLike, change: LiteSubscriptionDTO, lmqs: dict[str, None]
     ) -> Iterator[None]:
-        """Yields after each lite topic. A change without its names is passed over, as in
-        RocketMQ."""
+        """Yields before the change, and after each lite topic. A change without its names is passed
+        over, as in RocketMQ."""
+        yield  # There may be very many changes that name no lite topic.
         if not _is_whole(change):
             return
         client_id, group_name, topic = (
@@ -177,7 +192,7 @@ class LiteSubscriptionCtlProcessor(TableProcessor):
             registry.remove(client, lmq)
             yield
         for lmq in [lmq for lmq in client.evicted if lmq not in lmqs]:
-            del client.evicted[lmq]  # It knows.
+            registry.knows(client, lmq)
         for lmq in lmqs:
             if registry.is_lost(client, lmq):
                 self._tell_evicted(client, lmq)
@@ -227,7 +242,7 @@ class LiteSubscriptionCtlProcessor(TableProcessor):
             return
         client.updated_ms = self._parts.monotonic_ms()
         for lmq in lmqs:
-            client.evicted.pop(lmq, None)
+            registry.knows(client, lmq)
             if registry.remove(client, lmq) and group.resets_when_left:
                 remote = client.connection.remote_address
                 self._parts.queues.set_offset(remote, group.name, lmq, 0)

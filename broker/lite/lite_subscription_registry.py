@@ -2,10 +2,10 @@
 
 Owned by the loop thread; in memory only: clients repeat what they have every 30 s. Each step takes
 constant time, or time in proportion to the light queues that a client names. What clients can make
-grow is bounded: subscriptions and clients together by maxLiteSubscriptionCount, whatever the
-action. Events are LiteEventDispatcher's, which hears who leaves. Knows no request and no message.
-Follows LiteSubscriptionRegistry of RocketMQ 5.5, and 5.5.1's tombstones for a client that was
-evicted and does not know it yet.
+grow is bounded: subscriptions, clients and tombstones together by maxLiteSubscriptionCount,
+whatever the action. Events are LiteEventDispatcher's, which hears who leaves. Knows no request and
+no message. Follows LiteSubscriptionRegistry of RocketMQ 5.5, and 5.5.1's tombstones for a client
+that was evicted and does not know it yet.
 
 Tested by tests/broker/lite/test_lite_subscription_registry.py.
 """
@@ -49,8 +49,15 @@ class LiteSubscriptionRegistry:
         self._by_parent: dict[str, dict[str, LiteGroupClients]] = {}
         self.subscription_count = 0
         """Pairs of a client and a light queue."""
+        self._tombstones = 0
+        """Pairs of a client and a light queue that another took from it."""
 
     # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def most(self) -> int:
+        """maxLiteSubscriptionCount. Any thread."""
+        return self._most()
 
     @property
     def is_empty(self) -> bool:
@@ -112,7 +119,7 @@ class LiteSubscriptionRegistry:
 
     def add(self, client: LiteSubscription, lmq: str, on_evicted: Evicted) -> bool:
         """The client subscribes; False: it did already. Raises RequestError (2018)."""
-        client.evicted.pop(lmq, None)
+        self.knows(client, lmq)
         if lmq in client.lmqs:
             return False
         self._check_room()
@@ -121,6 +128,7 @@ class LiteSubscriptionRegistry:
             for other in group.of(lmq):
                 self.remove(other, lmq)
                 other.evicted[lmq] = None
+                self._tombstones += 1
                 on_evicted(other, lmq)
         client.lmqs[lmq] = None
         group.add(lmq, client)
@@ -130,6 +138,12 @@ class LiteSubscriptionRegistry:
     def is_lost(self, client: LiteSubscription, lmq: str) -> bool:
         """Whether another client of an exclusive group took it from this one, and still has it."""
         return lmq in client.evicted and client.group.has(lmq)
+
+    def knows(self, client: LiteSubscription, lmq: str) -> None:
+        """The client knows that it was evicted, if it was."""
+        if lmq in client.evicted:
+            del client.evicted[lmq]
+            self._tombstones -= 1
 
     def remove(self, client: LiteSubscription, lmq: str) -> bool:
         """It subscribes no more; False: it did not."""
@@ -156,6 +170,8 @@ class LiteSubscriptionRegistry:
         if self._clients.get(client.client_id) is not client or client.updated_ms != seen_ms:
             return
         config = client.group.config
+        self._tombstones -= len(client.evicted)
+        client.evicted.clear()
         self._clients.pop(client.client_id, None)
         client.group.clients.pop(client.client_id, None)
         if not client.group.clients:
@@ -181,11 +197,11 @@ class LiteSubscriptionRegistry:
         """This broker leads no more."""
         self._clients.clear()
         self._by_parent.clear()
-        self.subscription_count = 0
+        self.subscription_count = self._tombstones = 0
 
     def _check_room(self) -> None:
         most = self._most()
-        if self.subscription_count + len(self._clients) >= most:
+        if self.subscription_count + len(self._clients) + self._tombstones >= most:
             raise RequestError(
                 ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED,
                 f"lite subscription quota exceeded {most}",

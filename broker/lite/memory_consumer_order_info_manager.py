@@ -49,6 +49,8 @@ class MemoryConsumerOrderInfoManager:
         self._lmq_at: dict[tuple[str, int], str] = {}
         """By group and place in the log."""
         self._free: FreeTimes[Queue] = FreeTimes()
+        self._unwanted: dict[Queue, int] = {}
+        """What is visible again, and since when; the oldest first."""
 
     def __len__(self) -> int:
         """Queues of groups, of which something is out."""
@@ -146,6 +148,7 @@ class MemoryConsumerOrderInfoManager:
         if out is None:
             return
         self._free.forget((lmq, group))
+        self._unwanted.pop((lmq, group), None)
         for place in out.places:
             self._lmq_at.pop((group, place), None)
 
@@ -153,21 +156,30 @@ class MemoryConsumerOrderInfoManager:
         """Another broker hands out from now on, or this one anew."""
         self._out.clear()
         self._lmq_at.clear()
+        self._unwanted.clear()
         self._free = FreeTimes()
         self._since_ms = self._now_ms()
 
     def take_free(self) -> Queue | None:
         """A queue whose messages have become visible again; None: no other."""
-        return self._free.take(self._now_ms())
+        now_ms = self._now_ms()
+        queue = self._free.take(now_ms)
+        if queue is not None:
+            self._unwanted.pop(queue, None)
+            self._unwanted[queue] = now_ms
+        return queue
 
     def is_soon(self) -> bool:
         """Whether the next one is free within a second."""
         return self._free.is_soon(self._now_ms())
 
     def clean(self) -> None:
-        """Forget what nobody has wanted for a day."""
+        """Forget what nobody has wanted for a day, without a look at all the rest."""
         before_ms = self._now_ms() - _KEPT_MS
-        for queue in [queue for queue, out in self._out.items() if free_ms(out.info) < before_ms]:
+        while self._unwanted:
+            queue, since_ms = next(iter(self._unwanted.items()))
+            if since_ms >= before_ms:
+                break
             self.clear_block(*queue)
 
     def _found(self, queue: Queue, offset: int, pop_time_ms: int) -> _Out | None:
@@ -178,4 +190,5 @@ class MemoryConsumerOrderInfoManager:
 
     def _put(self, queue: Queue, out: _Out) -> None:
         self._out[queue] = out
+        self._unwanted.pop(queue, None)
         self._free.note(queue, free_ms(out.info))

@@ -20,7 +20,7 @@ from broker.lite.lite_event_dispatcher import LiteEventDispatcher
 from broker.lite.lite_metadata_util import find_lite_group, is_lite_parent
 from broker.lite.lite_queues import LiteQueues
 from broker.lite.lite_subscription import LiteSubscription
-from broker.lite.lite_subscription_registry import LiteSubscriptionRegistry
+from broker.lite.lite_subscription_registry import MOST_CLIENT_ID, LiteSubscriptionRegistry
 from broker.lite.pop_lite_long_polling_service import PopLiteLongPollingService
 from broker.lite.pop_lite_request import PopLiteRequest, poll_of
 from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
@@ -60,6 +60,9 @@ _TO_PASS: Final = frozenset(
     {OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING}
 )
 _MOST_PASSES: Final = 8
+_ENOUGH_BYTES: Final = 4 * 1024 * 1024
+"""Of an answer that gets no more queues: with what one more may hold, it fits a frame (16 MiB) with
+messages of 11 MiB. Each queue may have one message of any size."""
 _ANSWER: Final = JsonAnswer(
     {
         "invisibleTime": b'"%d"',
@@ -152,6 +155,12 @@ class PopLiteMessageProcessor(TableProcessor):
     def _check(self, asked: PopLiteMessageRequestHeader, sent_ms: int) -> None:
         parts = self._parts
         parts.admission.check(sent_ms, asked.poll_time, asked.max_msg_num, asked.invisible_time)
+        for name, text in (("clientId", asked.client_id), ("attemptId", asked.attempt_id or "")):
+            if len(text) > MOST_CLIENT_ID:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"{name} of {len(text)} characters (limit {MOST_CLIENT_ID})",
+                )
         topic = parts.find_topic(asked.topic)
         if topic is None:
             raise RequestError(
@@ -193,7 +202,7 @@ class PopLiteMessageProcessor(TableProcessor):
         popped = _Popped(parts.clock.now_ms())
         if client is not None and client.group.config.topic == asked.topic:
             client.polled_ms, client.is_away = parts.clock.monotonic_ms(), False
-            while len(popped.records) < asked.max_msg_num:
+            while len(popped.records) < asked.max_msg_num and popped.size < _ENOUGH_BYTES:
                 lmq = parts.dispatcher.take(client)
                 if lmq is None:
                     break
@@ -251,7 +260,7 @@ class PopLiteMessageProcessor(TableProcessor):
         if not popped.records:
             remark = b"NO_MESSAGE_IN_QUEUE"
             self._note_rights(request)
-            result = self.waiters.polling(request)
+            result = self.waiters.polling(request, len(asked.attempt_id or ""))
             if result is PollingResult.POLLING_SUC:
                 return
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT

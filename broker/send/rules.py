@@ -105,8 +105,9 @@ class Rule:
 
     @property
     def is_of_light_queues(self) -> bool:
-        """Whether it looks at nothing but what names light queues."""
-        return bool(self.marks) and not (self.marks & ~(LIGHT | LITE) or self.flags)
+        """Whether it looks at nothing but what names light queues. (What names a lite topic is a
+        kind of message also where there are none: the general path counts it as one.)"""
+        return bool(self.marks & LIGHT) and not (self.marks & ~(LIGHT | LITE) or self.flags)
 
     @property
     def looks_at_all(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher
@@ -45,6 +46,8 @@ class LiteWorld:
         self.waiting: set[str] = set()
         """Clients whose pop waits."""
         self.woken: list[str] = []
+        self.listed = 0
+        """How often all lite topics were asked for."""
         self.evicted: list[tuple[str, str]] = []
         self.dispatcher = LiteEventDispatcher(
             DispatchParts(
@@ -53,13 +56,17 @@ class LiteWorld:
                 ),
                 is_waiting=lambda client: client.client_id in self.waiting,
                 wake=lambda client: self.woken.append(client.client_id),
-                lite_topics=lambda _parent: self.messages,
+                lite_topics=self._lite_topics,
                 monotonic_ms=lambda: self.now_ms,
                 most_events=lambda: 3,
             )
         )
         self.registry = LiteSubscriptionRegistry(lambda: self.most, self.dispatcher)
         self.dispatcher.registry = self.registry
+
+    def _lite_topics(self, _parent: str) -> Iterable[str]:
+        self.listed += 1
+        return self.messages
 
     def client(self, client_id: str, group: LiteGroup | None = None) -> LiteSubscription:
         """A client that is seen now."""

@@ -51,6 +51,7 @@ class LiteServed:
     """See the module."""
 
     def __init__(self, path: Path, *, most: int = 1_000, young: bool = True) -> None:
+        self.most = most
         self.now_ms = 1_700_000_000_000
         self.queues: dict[str, list[memoryview]] = {}
         self.gone: dict[str, int] = {}
@@ -72,7 +73,7 @@ class LiteServed:
                 monotonic_ms=lambda: self.now_ms,
             )
         )
-        self.registry = LiteSubscriptionRegistry(lambda: most, self.dispatcher)
+        self.registry = LiteSubscriptionRegistry(lambda: self.most, self.dispatcher)
         self.dispatcher.registry = self.registry
         clock = RequestClock(lambda: self.now_ms, lambda: self.now_ms)
         stats = mock.MagicMock()

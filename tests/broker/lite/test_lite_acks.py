@@ -48,11 +48,12 @@ def test_another_group_moves_nothing(world: LiteServed) -> None:
 
 
 def test_an_older_handle_moves_nothing(world: LiteServed) -> None:
-    old = world.handle(0)
+    old = [world.handle(at) for at in (0, 1)]
     world.pass_time(60_000)
     assert world.popped() == [0, 1, 2]
-    world.ack("s", 0, extra_info=old)
-    world.change("s", 0, 0, extra_info=old)
+    world.ack("s", 0, extra_info=old[0])
+    for at in (0, 1):
+        world.change("s", at, 0, extra_info=old[at])
     assert world.lite_queues.committed("G", to_lmq_name(PARENT, "s")) == 0
     assert world.popped() == []
 
@@ -113,3 +114,16 @@ def test_an_ack_from_before_a_reset_passes_over_nothing(world: LiteServed) -> No
     world.lite_queues.set_offset("x", "G", lmq, 0)
     world.ack("s", 0, extra_info=old)
     assert world.lite_queues.committed("G", lmq) == 0
+
+
+def test_after_a_restart_nothing_is_acknowledged_that_was_never_sent(world: LiteServed) -> None:
+    lmq = to_lmq_name(PARENT, "s")
+    for at in (0, 1):
+        world.ack("s", at)
+    world.pass_time(1)
+    world.order.clear()
+    with pytest.raises(RequestError, match="ack offset illegal") as error:
+        world.ack("s", 2)
+    assert (error.value.code, world.lite_queues.committed("G", lmq)) == (13, 2)
+    world.send("s")
+    assert world.popped() == [3]

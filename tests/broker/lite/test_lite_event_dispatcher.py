@@ -97,6 +97,8 @@ def test_events_that_are_not_fetched_go_to_others_and_stay_where_there_are_none(
     world.now_ms += 1
     second.polled_ms = world.now_ms
     world.dispatcher.look()
+    assert not world.dispatcher.step()
+    assert (first.is_away, second.is_away) == (True, False)
     assert (list(first.events), list(second.events)) == ([lmq("s1")], [lmq("s2")])
     third = world.client("c")
     world.subscribe(third, "s1")
@@ -129,6 +131,51 @@ def test_everything_is_looked_at_in_slices() -> None:
         steps += 1
         assert len(client.events) <= steps * SLICE
     assert (len(client.events), steps) == (3 * SLICE, 4)
+
+
+def test_the_events_of_one_client_go_to_others_in_slices() -> None:
+    world = LiteWorld()
+    group = lite_group(is_wildcard=True)
+    first = world.client("a", group)
+    lites = [f"s{number}" for number in range(3 * SLICE)]
+    world.arrive(*lites)
+    second = world.client("b", group)
+    world.now_ms += LATE_MS + 1
+    second.polled_ms = world.now_ms
+    world.dispatcher.look()
+    first.is_away = False  # It polls, and is late again before all are moved.
+    world.dispatcher.look()
+    assert not first.is_away
+    for moved in (0, SLICE, 2 * SLICE, 3 * SLICE):
+        assert (len(first.events), len(second.events)) == (3 * SLICE - moved, moved)
+        world.dispatcher.step()
+    assert not world.dispatcher.step()
+    world.registry.drop(second)
+    for moved in (0, SLICE, 2 * SLICE, 3 * SLICE):
+        assert (len(first.events), len(second.events)) == (moved, 3 * SLICE - moved)
+        world.dispatcher.step()
+    assert len(world.take_all(first)) == 3 * SLICE
+    assert (first.group.held, world.dispatcher.busy_count) == ({}, 0)
+
+
+def test_a_client_that_goes_and_comes_while_its_events_are_moved() -> None:
+    world = LiteWorld()
+    group = lite_group(is_wildcard=True)
+    first = world.client("a", group)
+    world.arrive("s1", "s2")
+    world.client("b", group)
+    world.messages.pop(lmq("s2"))
+    world.registry.drop(first)
+    world.arrive("s1")
+    assert world.dispatcher.busy_count == 1
+    again = world.client("a", group)
+    world.arrive("s3", "s4")
+    assert world.dispatcher.busy_count == 2
+    while world.dispatcher.step():
+        pass
+    assert not first.events
+    assert world.dispatcher.busy_count == 2
+    assert sorted(again.group.held) == [lmq("s1"), lmq("s3"), lmq("s4")]
 
 
 def test_an_event_looks_at_few_of_many_subscribers() -> None:
@@ -215,3 +262,16 @@ def _take(world: LiteWorld, group: object, what: str, *of: object) -> None:
             world.dispatcher.dispatch_client(found)
         else:
             world.waiting ^= {found.client_id}
+
+
+def test_a_flood_of_clients_lists_the_lite_topics_once() -> None:
+    world = LiteWorld()
+    group = lite_group(is_wildcard=True)
+    world.arrive(*(f"s{number}" for number in range(10)))
+    clients = [world.client(name, group) for name in "abc"]
+    for client in clients:
+        world.dispatcher.dispatch_client(client)
+    assert world.listed == 1
+    while world.dispatcher.step():
+        pass
+    assert sum(len(client.events) for client in clients) == 10

@@ -179,3 +179,36 @@ def test_a_wildcard_group_subscribes_as_a_whole(world: LiteServed) -> None:
 def test_bodies(world: LiteServed, body: bytes, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         world.ctl.process_request(world.connection, RemotingCommand(200071, body=body))
+
+
+@pytest.mark.parametrize("action", ["COMPLETE_ADD", "PARTIAL_REMOVE"])
+def test_many_changes_of_no_lite_topic_take_many_turns(world: LiteServed, action: str) -> None:
+    change = {"action": action, "clientId": "c", "group": "G", "topic": PARENT}
+    body = json.dumps({"subscriptionSet": [change] * (2 * SLICE + 1)}).encode()
+    world.ctl.process_request(world.connection, RemotingCommand(200071, body=body))
+    turns = 0
+    while world.later:
+        world.later.pop(0)()
+        turns += 1
+    assert turns == 3
+
+
+def test_a_request_that_names_more_than_there_can_be(world: LiteServed) -> None:
+    change = {"action": "PARTIAL_ADD", "clientId": "c", "group": "G", "topic": PARENT}
+    half = change | {"liteTopicSet": ["a"] * 50_000}
+    assert world.subscribe_all(half, half).code == 0
+    answer = world.subscribe_all(half, half, change | {"liteTopicSet": ["b"]})
+    assert (answer.code, lites(world)) == (2018, ["a"])
+    assert answer.remark == "the request names 100001 lite topics (limit 100000): split it"
+
+
+def test_whoever_gives_up_what_was_taken_from_it_needs_no_room_for_that(world: LiteServed) -> None:
+    world.group("G", lite__sub__model="Exclusive")
+    world.most = 6
+    for action in ("PARTIAL_REMOVE", "COMPLETE_ADD"):
+        for client in ("c", "d"):
+            assert world.subscribe("PARTIAL_ADD", "a", "b", client=client).code == 0
+        assert world.subscribe("PARTIAL_ADD", "x", client="d").code == 2018
+        world.subscribe(action, *(("a", "b") if action == "PARTIAL_REMOVE" else ()))
+        assert world.subscribe("PARTIAL_ADD", "x", client="d").code == 0
+        world.subscribe("COMPLETE_REMOVE", client="d")

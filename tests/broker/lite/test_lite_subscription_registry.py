@@ -102,3 +102,30 @@ def test_a_group_whose_attributes_change_is_another_one_for_its_clients() -> Non
     world.client("a", lite_group(is_wildcard=True))
     assert list(client.lmqs) == []
     assert client.group.has(lmq("any"))
+
+
+def test_what_was_taken_from_a_client_takes_its_room_until_it_knows() -> None:
+    world = LiteWorld(most=6)
+    group = lite_group(is_exclusive=True)
+    loser, taker = world.client("a", group), world.client("b", group)
+    for name in ("s1", "s2"):
+        for client in (loser, taker):
+            world.subscribe(client, name)
+        world.registry.remove(taker, lmq(name))
+    world.subscribe(loser, "s3", "s4")
+    with pytest.raises(RequestError, match="quota exceeded 6"):
+        world.subscribe(loser, "s5")
+    world.registry.knows(loser, lmq("s1"))
+    world.registry.knows(loser, lmq("s1"))
+    world.subscribe(loser, "s5")
+    with pytest.raises(RequestError):
+        world.subscribe(taker, "s6")
+    world.subscribe(loser, "s2")
+    world.registry.drop(loser)
+    world.subscribe(taker, "s1", "s2", "s3")
+    world.subscribe(world.client("c", group), "s1")
+    with pytest.raises(RequestError):
+        world.subscribe(taker, "s4")
+    world.registry.clear()
+    for number in range(6):
+        world.client(str(number), group)

@@ -45,13 +45,26 @@ def test_what_is_handed_out_again_is_known_once() -> None:
 
 def test_what_nobody_wants_for_a_day_is_forgotten() -> None:
     world = World()
-    world.out("q", 0)
+    for name in "pqr":
+        world.out(name, ord(name))
+    world.now_ms += 100
+    for name in "pqr":
+        assert world.order.take_free() == (name, "G")
+    world.out("p", ord("p"))
     world.now_ms += DAY_MS
+    world.order.clear_block("q", "G")
+    world.order.clean()
+    assert world.kept() == (2, 2)
+    world.now_ms += 1
+    world.order.clean()
+    assert world.order.lmq_of("G", 1_000 + ord("p")) == "p"
+    assert world.kept() == (1, 1)
+    assert world.order.take_free() == ("p", "G")
+    world.now_ms += DAY_MS
+    world.out("p", ord("p"))
+    world.now_ms += 1
     world.order.clean()
     assert world.kept() == (1, 1)
-    world.now_ms += 101
-    world.order.clean()
-    assert world.kept() == (0, 0)
 
 
 def test_a_queue_is_free_when_its_last_message_is() -> None:
@@ -67,3 +80,23 @@ def test_a_queue_is_free_when_its_last_message_is() -> None:
     assert not world.order.check_block(None, "q", "G")
     assert world.order.take_free() == ("q", "G")
     assert world.order.take_free() is None
+
+
+def test_what_is_wanted_again_or_gone_is_not_unwanted() -> None:
+    world = World()
+    for offset, name in enumerate("pqr"):
+        world.out(name, offset)
+    popped_ms = world.now_ms
+    world.now_ms += 100
+    while world.order.take_free() is not None:
+        pass
+    world.order.update_next_visible_time(("p", "G"), 0, popped_ms, world.now_ms + 2 * DAY_MS)
+    world.order.clear_block("q", "G")
+    assert list(world.order._unwanted) == [("r", "G")]
+    world.now_ms += DAY_MS + 1
+    world.order.clean()
+    assert world.kept() == (1, 1)
+    world.now_ms += DAY_MS
+    assert world.order.take_free() == ("p", "G")
+    world.order.clear()
+    assert not world.order._unwanted

@@ -8,7 +8,7 @@ import pytest
 
 from remoting.errors import RequestError
 from remoting.lite_names import to_lmq_name
-from tests.broker.lite.served_world import PARENT, LiteServed
+from tests.broker.lite.served_world import PARENT, RECORD, LiteServed
 
 
 @pytest.fixture
@@ -142,3 +142,24 @@ def test_a_group_that_is_bound_elsewhere_is_refused(world: LiteServed) -> None:
     world.group("H", lite__bind__topic="Other")
     with pytest.raises(RequestError, match="subscription bind topic not match, H"):
         world.post_pop("c", "H")
+
+
+@pytest.mark.parametrize("name", ["clientId", "attemptId"])
+def test_names_that_are_kept_are_bounded(world: LiteServed, name: str) -> None:
+    world.post_pop(**{name: "x" * 255})
+    with pytest.raises(RequestError, match=f"{name} of 256 characters"):
+        world.post_pop(**{name: "x" * 256})
+
+
+def test_an_answer_of_many_large_messages_fits_a_frame(world: LiteServed) -> None:
+    lites = [f"s{number}" for number in range(5)]
+    world.subscribe("PARTIAL_ADD", *lites)
+    world.send(*lites)
+    large = bytes(4_194_303)
+    for queue in world.queues.values():
+        queue[0] = memoryview(bytes(queue[0]) + large)
+    sizes = []
+    while not sizes or sizes[-1]:
+        world.post_pop()
+        sizes.append(len(world.answers.pop()[1]))
+    assert sizes == [RECORD + len(large)] * 5 + [0]
