@@ -11,6 +11,7 @@ Tested by tests/adopt/test_command_line.py.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(options, bar)
     except (StoreError, OSError) as error:
         _say(str(error))
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _say(f"{options.to or options.directory}: free some; the same command goes on then")
         return REFUSED
     except KeyboardInterrupt:
         _say("interrupted; the same command goes on where it was")
@@ -167,9 +170,8 @@ def _import_dledger(options: argparse.Namespace) -> int:
             f"{options.directory}: a DLedger log cannot become ours in place: every offset in it "
             "is another; say --to a new directory"
         )
-    # Both places together: argparse takes no optional one behind an option (before 3.12).
-    words = [str(options.directory), *([] if options.to is None else [str(options.to)])]
-    words += ["--members", str(options.members), *(["--dry-run"] if options.to is None else [])]
+    words = [str(options.directory), "--dry-run" if options.to is None else str(options.to)]
+    words += ["--members", str(options.members)]
     for other in options.other:
         words += ["--other", str(other)]
     for name in ("majority_only", "skip_damaged", "again"):

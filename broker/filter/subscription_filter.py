@@ -14,6 +14,8 @@ from remoting.body.heartbeat import SubscriptionData
 from store.java_hash import string_hash
 
 _CACHE_LIMIT: Final = 10_000
+_MOST_CHARACTERS: Final = 1 << 20
+"""Of all expressions that are kept: with their codes up to 30 bytes each."""
 _MOST_CODES: Final = 1 << 18
 """Of all subscriptions that are kept, some 16 MiB."""
 MOST_KEPT: Final = 4_096
@@ -46,6 +48,7 @@ class TagExpressions:
 
     def __init__(self) -> None:
         self._parsed: dict[str | None, frozenset[int] | None] = {}
+        self._characters = 0
 
     def codes(self, expression: str | None) -> frozenset[int] | None:
         """The hash codes of `expression`; None for everything. Raises ValueError if it is
@@ -54,11 +57,14 @@ class TagExpressions:
             return self._parsed[expression]
         except KeyError:
             codes = parse_tag_expression(expression)
-            if expression is not None and len(expression) > MOST_KEPT:
+            size = len(expression or "")
+            if size > MOST_KEPT:
                 return codes
-            if len(self._parsed) >= _CACHE_LIMIT:
+            if len(self._parsed) >= _CACHE_LIMIT or self._characters + size > _MOST_CHARACTERS:
                 self._parsed.clear()
+                self._characters = 0
             self._parsed[expression] = codes
+            self._characters += size
             return codes
 
 

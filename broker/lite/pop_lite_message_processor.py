@@ -260,7 +260,7 @@ class PopLiteMessageProcessor(TableProcessor):
         if not popped.records:
             remark = b"NO_MESSAGE_IN_QUEUE"
             self._note_rights(request)
-            result = self.waiters.polling(request)
+            result = self.waiters.polling(request, len(asked.attempt_id or ""))
             if result is PollingResult.POLLING_SUC:
                 return
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT

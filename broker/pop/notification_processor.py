@@ -55,6 +55,11 @@ class NotificationHeader:
     exp_type: str | None = None
     exp: str | None = None
 
+    @property
+    def kept(self) -> int:
+        """Characters that only it has, while it waits."""
+        return len(self.exp_type or "") + len(self.exp or "") + len(self.attempt_id or "")
+
 
 @dataclass(slots=True)
 class NotificationRequest:
@@ -107,7 +112,7 @@ class NotificationProcessor(TableProcessor):
         header = decode_header(NotificationRequestHeader, request.ext_fields)
         asked = NotificationRequest(
             connection,
-            request,
+            _without_load(request),
             NotificationHeader(
                 header.consumer_group,
                 header.topic,
@@ -140,7 +145,7 @@ class NotificationProcessor(TableProcessor):
         if not has_msg:
             access_key = asked.request.ext_fields.get(ACCESS_KEY)
             note_rights(self._hold_rights, asked, RequestCode.NOTIFICATION, access_key)
-            result = self.waiters.polling(asked)
+            result = self.waiters.polling(asked, asked.header.kept)
         if result is PollingResult.POLLING_SUC:
             return None
         answer = NotificationResponseHeader(
@@ -181,3 +186,16 @@ class NotificationProcessor(TableProcessor):
         if wanted == _EVERYTHING or left >= self._settings.max_message_filter_num_for_notification:
             return left > 0
         return left > 0 and self._reader.has_wanted(topic, queue_id, offset, wanted)
+
+
+def _without_load(request: RemotingCommand) -> RemotingCommand:
+    """What answers need of a request that may wait: its body and fields are as long as a peer
+    likes."""
+    access_key = request.ext_fields.get(ACCESS_KEY)
+    return RemotingCommand(
+        request.code,
+        opaque=request.opaque,
+        flag=request.flag,
+        ext_fields=None if access_key is None else {ACCESS_KEY: access_key},
+        serialize_type=request.serialize_type,
+    )

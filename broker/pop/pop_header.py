@@ -40,6 +40,11 @@ class PopHeader(msgspec.Struct, gc=False):
         """Whether the pop is an ordered one."""
         return self.order == "true"
 
+    @property
+    def kept(self) -> int:
+        """Characters that only it has, while it waits."""
+        return len(self.expType or "") + len(self.exp or "") + len(self.attemptId or "")
+
 
 class PopFrame(msgspec.Struct, gc=False):
     """The JSON header of a frame of 200050."""

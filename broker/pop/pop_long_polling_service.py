@@ -9,7 +9,8 @@ group's requests for the topic itself, and a request is not filtered before it i
 A woken request runs in the same turn, after the one that woke it. One that found nothing waits
 again; if it says that there is more (the queue is closed or full), the next is tried a moment
 later, so that two of them do not wake each other for ever. Limits are RocketMQ's: of one key and of
-all. Follows PopLongPollingService of RocketMQ. Knows no answer.
+all; and one of the texts that all keep, which are as long as peers like. Follows
+PopLongPollingService of RocketMQ. Knows no answer.
 
 Tested by tests/broker/pop/test_longest_poll.py.
 """
@@ -42,6 +43,10 @@ _TURN_MS: Final = 10
 _AGAIN_MS: Final = 100
 _SWEEP_MS: Final = 30_000
 """Requests of closed connections are dropped when they are due or woken, and at this interval."""
+_SHORT: Final = 256
+MOST_CHARACTERS: Final = 4 << 20
+"""Of the texts of all requests that wait, beyond short ones: of an expression a character may take
+20 bytes, with the hash codes of its tags."""
 _SLACK: Final = 1_000
 """Deadlines of answered requests that may pile up beyond the number of waiting ones."""
 
@@ -100,10 +105,11 @@ class PollingLimits:
 class _Waiter(Generic[R]):
     """One request. Ordered by its deadline, then by its number."""
 
-    __slots__ = ("deadline_ms", "key", "number", "request", "waits")
+    __slots__ = ("deadline_ms", "kept", "key", "number", "request", "waits")
 
-    def __init__(self, request: R, key: Key, deadline_ms: int, number: int) -> None:
+    def __init__(self, request: R, key: Key, deadline_ms: int, number: int, kept: int) -> None:
         self.request = request
+        self.kept = kept
         self.key = key
         self.deadline_ms = deadline_ms
         self.number = number
@@ -135,6 +141,8 @@ class PopLongPollingService(Generic[R]):
         """Topic, and the group's retry topics, to (topic, group) to the queue ids waited for."""
         self._deadlines: list[_Waiter[R]] = []
         self._count = 0
+        self._kept = 0
+        """Characters of those that wait."""
         self._numbers = 0
         self._ready: deque[Key] = deque()
         self._later: dict[Key, int] = {}
@@ -156,13 +164,14 @@ class PopLongPollingService(Generic[R]):
         """How many wait under this key."""
         return len(self._waiting.get((topic, group, max(queue_id, ANY_QUEUE)), ()))
 
-    def polling(self, request: R) -> PollingResult:
-        """Let a request wait, to be run again."""
+    def polling(self, request: R, kept: int = 0) -> PollingResult:
+        """Let a request wait, to be run again. kept: characters of texts of its own."""
         header = request.header
         deadline_ms = request.sent_ms + min(header.pollTime, LONGEST_POLL_MS) - _EARLY_MS
         if header.pollTime <= 0 or self._stopped:
             return PollingResult.POLLING_TIMEOUT
-        if self._count >= self._limits.requests:
+        is_long = kept > _SHORT and self._kept + kept > MOST_CHARACTERS
+        if self._count >= self._limits.requests or is_long:
             return PollingResult.POLLING_FULL
         if self._monotonic_ms() > deadline_ms:
             return PollingResult.POLLING_TIMEOUT
@@ -177,10 +186,11 @@ class PopLongPollingService(Generic[R]):
         elif len(waiting) > self._limits.requests_of_a_key:
             return PollingResult.POLLING_FULL
         self._numbers += 1
-        waiter = _Waiter(request, key, deadline_ms, self._numbers)
+        waiter = _Waiter(request, key, deadline_ms, self._numbers, kept)
         bisect.insort(waiting, waiter)
         heapq.heappush(self._deadlines, waiter)
         self._count += 1
+        self._kept += kept
         self.on_waiting()
         return PollingResult.POLLING_SUC
 
@@ -203,6 +213,7 @@ class PopLongPollingService(Generic[R]):
     def _remove(self, waiter: _Waiter[R]) -> None:
         waiter.waits = False
         self._count -= 1
+        self._kept -= waiter.kept
         waiting = self._waiting[waiter.key]
         del waiting[bisect.bisect_left(waiting, waiter)]
         if not waiting:

@@ -453,7 +453,7 @@ class PopMessageProcessor(TableProcessor):
             if waiters is not None:
                 hold = self._parts.hold_rights
                 note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
-                result = waiters.polling(request)
+                result = waiters.polling(request, header.kept)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"
             if result is PollingResult.POLLING_SUC:

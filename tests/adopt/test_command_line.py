@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -103,3 +104,20 @@ def test_a_terminal_gets_a_bar(golden: Path, tmp_path: Path) -> None:
     assert (program.returncode, "done; start bin/mqbroker" in said) == (DONE, True)
     assert b"comparing" in shown
     assert "comparing" not in said
+
+
+def test_a_full_disk_says_how_to_go_on(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    words = [str(golden / "clean"), "--to", str(tmp_path / "new")]
+    with monkeypatch.context() as patch:
+        patch.setattr("adopt.copied_files._copy", full)
+        assert main(words) == REFUSED
+    assert "new: free some; the same command goes on then" in capsys.readouterr().out
+    assert main(words) == DONE

@@ -10,6 +10,7 @@ import pytest
 
 from broker.pop.pop_long_polling_service import (
     LONGEST_POLL_MS,
+    MOST_CHARACTERS,
     PollingLimits,
     PopLongPollingService,
 )
@@ -105,3 +106,21 @@ def test_a_scan_runs_for_ten_milliseconds(is_over: bool) -> None:
         clock.now_ms += 20
         service.scan()
     assert ran[first:] == list(range(30))
+
+
+def test_long_texts_wait_only_as_far_as_memory_goes() -> None:
+    """100,000 notifications, each with an expression of 64 KiB, took all memory."""
+    clock, ended = Clock(), []
+    service = PopLongPollingService[Any](
+        ended.append, PollingLimits(100, 100, 100), lambda: clock.now_ms
+    )
+    half = MOST_CHARACTERS // 2
+    assert service.polling(waiting_request(0, clock, 1_000), half) is PollingResult.POLLING_SUC
+    assert service.polling(waiting_request(0, clock), half) is PollingResult.POLLING_SUC
+    assert service.polling(waiting_request(0, clock), 257) is PollingResult.POLLING_FULL
+    assert service.polling(waiting_request(0, clock), 256) is PollingResult.POLLING_SUC
+    clock.now_ms += 1_000
+    service.scan()
+    assert len(ended) == 1
+    assert service.polling(waiting_request(0, clock), half - 256) is PollingResult.POLLING_SUC
+    assert service.polling(waiting_request(0, clock), 257) is PollingResult.POLLING_FULL

@@ -18,7 +18,7 @@ from remoting.body.subscription_group_config import (
 )
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
-from remoting.errors import RequestError
+from remoting.errors import BodyError, RequestError
 from tests.broker.broker_fakes import CONFIG
 
 VERSION = DataVersion(counter=7, timestamp=1_000)
@@ -167,3 +167,9 @@ def test_a_later_page_of_another_table_is_the_first_one(known: str) -> None:
     version = as_java_writes(VERSION)
     fields = {**fields, "topicSeq": "2147483647", "dataVersion": version}
     assert TablePages(2_000).of_topics(topics(5), fields)[0].topic_config_table == {}
+
+
+def test_a_version_that_is_no_text_is_an_error_of_the_peer() -> None:
+    """JSON can name half of a character, which no encoding has."""
+    with pytest.raises(BodyError):
+        TablePages(5).of_topics(topics(9), {"topicSeq": "1", "dataVersion": "\ud800"})
