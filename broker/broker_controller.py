@@ -219,9 +219,8 @@ class BrokerController:
         )
         runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
         access, audit, end = self._access_control, self._audit, self._pop.lite.lifecycle.end_group
-        admin = AdminProcessors(
-            *(resources, store, tables, statistics, access, outside, audit), self._serves, end
-        )
+        parts = (resources, store, tables, statistics, access, outside, audit)
+        admin = AdminProcessors(*parts, lambda: bool(self._page.counters[REMOTING_READY]), end)
         return [
             *admin.build(calls, configs, runtime),
             AdminAuthProcessor(self._auth.users, self._auth.acls),
@@ -231,9 +230,6 @@ class BrokerController:
         ]
 
     # -- life ----------------------------------------------------------------------------------
-
-    def _serves(self) -> bool:
-        return bool(self._page.counters[REMOTING_READY])
 
     def load_tables(self) -> None:
         """Read config/*.json. Raises ConfigFileError: a start again would not help."""

@@ -165,7 +165,7 @@ LIST_STEP = 20
 LONG_MODULES = {
     "broker.failover.member": 560,
     "broker.out.broker_outer_api": 460,
-    "broker.pop.pop_message_processor": 520,
+    "broker.pop.pop_message_processor": 480,
     "broker.pop.pop_revive_service": 460,
     "broker.pull.pull_message_processor": 460,
     "broker.send.send_message_processor": 420,
@@ -195,7 +195,7 @@ MANY_METHODS = {
     "broker.failover.member.MemberCore": 28,
     "broker.filter.selector_parser._Builder": 21,
     "broker.metrics.hot_path_stats.HotPathStats": 24,
-    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
+    "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 29,
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 29,
     "broker.pop.pop_message_processor.PopMessageProcessor": 22,

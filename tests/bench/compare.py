@@ -11,7 +11,7 @@ and anonymous memory; and then, for each goal, the ratios to both Javas and whet
 Rows that take long are measured in the last round only. Rows with a goal of "of_limit" are also run
 by the limits: stripped_broker.py and .c, which do no more than what nobody can do without.
 
---table measures the rows of the goals alone, a quarter as long, five rounds, in about 20 minutes.
+--table measures the rows of the goals alone, a quarter as long, five rounds, in about 40 minutes.
 Whether the machine was quiet is looked at first (spin_test.py). Which Java releases run is read
 from their jars and printed: Maven Central's newest broker of the 4.9 line is 4.9.7
 (tests/interop/java_peers.py). Never a timed test: figures are read by people.

@@ -228,7 +228,7 @@ def _shares(
 
 def _gaps() -> str:
     gaps = GAPS_498 + GAPS_533 + GAPS_550
-    rows = [f"| {gap.name} | {_ranges(gap.codes)} | {gap.reason} |" for gap in gaps]
+    rows = [f"| {gap.name} | {ranges(gap.codes)} | {gap.reason} |" for gap in gaps]
     if not rows:
         return (
             "## Gaps\n\n"
@@ -306,7 +306,7 @@ def _table(
     return "\n".join(lines)
 
 
-def _ranges(codes: Iterable[int]) -> str:
+def ranges(codes: Iterable[int]) -> str:
     """1, 2, 3, 7 as "1 to 3, 7"."""
     runs: list[list[int]] = []
     for code in sorted(codes):

@@ -26,6 +26,7 @@ from ha.record_expectations import QueueEnd, RecordExpectations
 from ha.record_validator import RecordValidators
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage, ProcessIndex
+from remoting.body.topic_config import TopicConfig
 from remoting.headers.extra_info_util import ExtraInfo
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import DiskFullError
@@ -357,7 +358,7 @@ class Revival:
             offsets=self,
             records=self,  # type: ignore[arg-type]
             topics=self,  # type: ignore[arg-type]
-            find_topic=lambda name: object(),  # type: ignore[arg-type, return-value]
+            find_topic=lambda name: TopicConfig(topic_name=name),
             find_group=lambda name: object(),  # type: ignore[arg-type, return-value]
             inflight=PopInflightMessageCounter(0),
             progress=ReviveProgress(self.root / "poprevive", bytes(16), 1),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 from broker.acl.access_table import ACCESS_TABLE, Who
+from tests.broker.compatibility_document import ranges
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "access.md"
 
@@ -16,26 +16,11 @@ def rows() -> list[str]:
     for code, row in ACCESS_TABLE.items():
         codes[row.who, row.changes_state].append(int(code))
     return [
-        f"| {who.name} | {'yes' if changes else 'no'} | "
-        + ", ".join(_runs(sorted(codes[who, changes])))
-        + " |"
+        f"| {who.name} | {'yes' if changes else 'no'} | " + ranges(codes[who, changes]) + " |"
         for who in Who
         for changes in (False, True)
         if codes[who, changes]
     ]
-
-
-def _runs(codes: list[int]) -> Iterator[str]:
-    """Three or more in a row as "200074 to 200078": a line has room for 200 characters."""
-    at = 0
-    while at < len(codes):
-        end = at
-        while end + 1 < len(codes) and codes[end + 1] == codes[end] + 1:
-            end += 1
-        if end - at < 2:
-            end = at
-        yield str(codes[at]) if end == at else f"{codes[at]} to {codes[end]}"
-        at = end + 1
 
 
 def test_the_document_shows_the_table() -> None:

@@ -50,9 +50,9 @@ from tests.support.our_broker import OurBroker
 AUDIT = 28914
 NOT_OPERATORS = {
     # Messages, pops and transactions.
-    *(10, 36, 37, 310, 320, 324, 325, 370, 200050, 200051, 200053, 200151),
+    *(10, 36, 37, 310, 320, 324, 325, 370, 200050, 200051, 200053, 200070, 200151),
     # Clients: heartbeats, offsets, locks.
-    *(15, 34, 35, 41, 42),
+    *(15, 34, 35, 41, 42, 200071),
     # Brokers of the group, by themselves.
     *(905, 906, 28906),
 }

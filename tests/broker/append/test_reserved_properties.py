@@ -68,6 +68,9 @@ A_CLIENTS_OWN: Final[dict[str, str]] = {
     "counted in a statistic where such a topic exists",
     "ORIGIN_MESSAGE_ID": "a consumer that sends a message back itself says it: shown to consumers",
     "__SHARDINGKEY": f"{_SAYS}: how the send is counted",
+    "__LITE_TOPIC": f"{_SAYS}: checked by lite_sends; the broker makes the light queue's name",
+    "_SYS_MSG_PRIORITY_": f"{_SAYS}: which queue of its topic it takes, and how it is counted",
+    "ORIGIN_GROUP": "written anew when a popped message comes again; the last one counts",
 }
 """What is read back, or written beside it, and may come from a client: why."""
 READ_BY_ANY_NAME: Final = {

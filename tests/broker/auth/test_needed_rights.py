@@ -19,6 +19,7 @@ from remoting.remoting_command import RemotingCommand
 
 FIELDS: Final = {
     "topic": "T",
+    "parentTopic": "T",
     "b": "T",
     "a": "P",
     "group": "G",
@@ -54,6 +55,7 @@ BODIES: Final[dict[int, Any]] = {
     46: {"clientId": "c", "group": "G", "subscriptionData": {"topic": "T"}},
     200151: {"brokerName": "b", "acks": [{"c": "G", "t": "T", "r": "0", "b": "AQ=="}]},
     400: {"clientId": "c", "consumerGroup": "G", "topic": "T"},
+    200071: {"subscriptionSet": [{"clientId": "c", "group": "N1", "topic": "N2"}]},
 }
 CLUSTER_GET, CLUSTER_UPDATE = ["Cluster:X Get"], ["Cluster:X Update"]
 GET_T, GET_G = "Topic:T Get", "Group:G Get"
@@ -138,6 +140,14 @@ ONLY_OURS: Final[dict[int, list[str]]] = {
     46: SUB_BOTH,
     200151: SUB_BOTH,
     400: SUB_BOTH,
+    200070: SUB_BOTH,
+    200071: ["Group:N1 Sub", "Topic:N2 Sub"],
+    200074: CLUSTER_GET,
+    200075: [GET_T],
+    200076: [GET_T],
+    200077: [GET_T, GET_G],
+    200078: [GET_G],
+    200079: ["Group:G Update"],
 }
 """RocketMQ asks for no right."""
 

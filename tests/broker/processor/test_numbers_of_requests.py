@@ -16,7 +16,8 @@ import pytest
 
 from broker.metrics import metrics_table as table
 from broker.metrics.remoting_metrics import RemotingMetrics
-from broker.pop import ack_message_processor, pop_message_processor
+from broker.pop.ack_frame import decode_ack_frame
+from broker.pop.pop_header import decode_pop_frame
 from broker.topic.system_topics import SystemTopics
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
@@ -105,7 +106,7 @@ ACK: Final = {
     [
         (
             200050,
-            pop_message_processor._decode_frame,
+            decode_pop_frame,
             PopMessageRequestHeader,
             POP,
             {
@@ -115,7 +116,7 @@ ACK: Final = {
         ),
         (
             200051,
-            ack_message_processor._decode_frame,
+            decode_ack_frame,
             AckMessageRequestHeader,
             ACK,
             {"queueId": 31, "offset": 63},

@@ -68,22 +68,19 @@ class World:
         self.tables: dict[int, bytes] = {}
         self.on_ask: Any = lambda _code: None
 
-        def get_table(_api: Any, broker: str, code: RequestCode, _ms: int) -> bytes | None:
+        def get_page(
+            _api: Any, broker: str, code: RequestCode, _fields: object, _ms: int
+        ) -> RemotingCommand | None:
+            """All tables are asked for here (BrokerOuterAPI.get_table)."""
             assert broker.startswith("127.0.0.9:")
             self.on_ask(code)
-            return self.tables.get(code)
-
-        def get_page(
-            api: Any, broker: str, code: RequestCode, _fields: object, ms: int
-        ) -> RemotingCommand | None:
-            body = get_table(api, broker, code, ms)
+            body = self.tables.get(code)
             return None if body is None else RemotingCommand(code=0, body=body)
 
         for name, function in {
             "register_broker_all": lambda _api, *args, **named: server.register(*args, **named),
             "unregister_broker_all": lambda _api, *args: server.unregister(*args),
             "registration_refused_by": lambda _api: ["n"] if server.refuses else [],
-            "get_table": get_table,
             "get_page": get_page,
         }.items():
             monkeypatch.setattr(BrokerOuterAPI, name, function)

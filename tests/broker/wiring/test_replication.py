@@ -221,6 +221,9 @@ class Tables:
     def get_table(self, broker: str, _code: int, _timeout_ms: int) -> None:
         self.asked.append(broker)
 
+    def get_page(self, broker: str, _code: int, _fields: object, _timeout_ms: int) -> None:
+        self.asked.append(broker)
+
 
 def found(verdict: Verdict, master_max: int, master: str | None = MASTER) -> Inspection:
     return Inspection(verdict=verdict, text="a text", master_address=master, master_max=master_max)

@@ -68,7 +68,7 @@ def test_a_master_asks_and_ends(tmp_path: Path) -> None:
     world = TransactionWorld(tmp_path)
     producer = world.connect()
     world.prepare()
-    world.hot.clock.advance(TIME_OUT_MS)
+    world.hot.clock.advance(TIME_OUT_MS + 1)
     calls = Calls()
     made = transactions(world, transactionCheckInterval="1")
     world.hot.clock.monotonic_ms = iter(range(10_000_000)).__next__  # type: ignore[method-assign]
