@@ -23,10 +23,12 @@ from remoting.lite_names import parse_lite_queue
 CHOICE: Final = 16
 """So many clients of a light queue are looked at for an event."""
 SLICE: Final = 500
-"""Light queues looked at in one step of a full dispatch."""
+"""Light queues looked at in one step of a full dispatch, or told of as free in one turn."""
 LATE_MS: Final = 10_000
 """A client that has events polls within this time, or others get them."""
 _DEFAULT_MOST_EVENTS: Final = 100
+_EVENTS: Final = "events"
+"""Of a client, that others are to get: a work of its own, beside its full dispatch."""
 
 
 class DispatchParts(NamedTuple):
@@ -143,7 +145,7 @@ class LiteEventDispatcher:
     def dropped(self, client: LiteSubscription) -> None:
         """The client is in no group any more. Of a wildcard group it may have many events."""
         if self._busy.pop(client.client_id, None) is not None:
-            self._begin_others(client)
+            self._begin((client, _EVENTS), client.group, client.events.keys)
 
     def _forget(self, client: LiteSubscription, lmq: str) -> None:
         del client.events[lmq]
@@ -210,11 +212,7 @@ class LiteEventDispatcher:
         others, once; those that are left have no other."""
         for client in list(self._busy.values()):
             if not client.is_away and self._is_late(client):
-                client.is_away = self._begin_others(client)
-
-    def _begin_others(self, client: LiteSubscription) -> bool:
-        """Others are to get its events. False: those that it had before are under way still."""
-        return self._begin((client, "events"), client.group, lambda: client.events)
+                client.is_away = self._begin((client, _EVENTS), client.group, client.events.keys)
 
     def clear(self) -> None:
         """This broker leads no more."""
@@ -228,3 +226,17 @@ class LiteEventDispatcher:
 def _is_gone(client: LiteSubscription) -> bool:
     """Whether it is in its group no more."""
     return client.group.clients.get(client.client_id) is not client
+
+
+def tell_free(dispatcher: LiteEventDispatcher, take: Callable[[], tuple[str, str] | None]) -> bool:
+    """Very many light queues may become free together: the next ones. Whether others may be left.
+    take: the next (light queue, group) whose messages have become visible again; None: no other."""
+    for _ in range(SLICE):
+        queue = take()
+        if queue is None:
+            return False
+        lmq, group = queue
+        name = parse_lite_queue(lmq)
+        if name is not None:
+            dispatcher.freed(name.parent, group, lmq)
+    return True

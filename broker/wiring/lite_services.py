@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from broker.lite.lite_acks import LiteAcks
-from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher
+from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
 from broker.lite.lite_lifecycle_manager import LifecycleParts, LiteLifecycleManager
 from broker.lite.lite_manager_processor import LiteManagerProcessor, ManagerParts
 from broker.lite.lite_queues import LiteQueues
@@ -36,7 +36,7 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import lite_settings
 from broker.wiring.store_side import StoreSide
 from ipc.scheduled_executor import ScheduledExecutor
-from remoting.lite_names import is_lite_queue, parse_lite_queue
+from remoting.lite_names import is_lite_queue
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import MAX_PHY_OFFSET
 from store.lmq_places import LMQ_QUEUE_ID
@@ -139,6 +139,7 @@ class LiteServices:
         steps = loop.ticks(_STEP_MS, self._dispatcher.step)
         self._dispatcher.on_work = steps.begin
         self._drops = loop.ticks(_STEP_MS, self._drop_gone)
+        self._frees = loop.ticks(_STEP_MS, self._tell_next_free)
         loop.watches.add(self._tell_free)
         loop.call_every(settings.event_check_interval_ms, self._dispatcher.look)
         loop.call_every(settings.subscription_check_interval_ms, self._look_for_gone)
@@ -175,12 +176,12 @@ class LiteServices:
         return not self._waiters.is_empty
 
     def _tell_free(self) -> bool:
-        while (queue := self._order.take_free()) is not None:
-            lmq, group = queue
-            name = parse_lite_queue(lmq)
-            if name is not None:
-                self._dispatcher.freed(name.parent, group, lmq)
+        if self._tell_next_free():
+            self._frees.begin()
         return self._order.is_soon()
+
+    def _tell_next_free(self) -> bool:
+        return tell_free(self._dispatcher, self._order.take_free)
 
     def _look_for_gone(self) -> None:
         before_ms = self._resources.clock.monotonic_ms() - self._settings.subscription_timeout_ms

@@ -12,7 +12,7 @@ from typing import Any, cast
 from unittest import mock
 
 from broker.lite.lite_acks import LiteAcks
-from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher
+from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
 from broker.lite.lite_queues import LiteQueues
 from broker.lite.lite_subscription_ctl_processor import CtlParts, LiteSubscriptionCtlProcessor
 from broker.lite.lite_subscription_registry import LiteSubscriptionRegistry
@@ -251,6 +251,6 @@ class LiteServed:
     def pass_time(self, ms: int) -> None:
         """What has become visible makes its events."""
         self.now_ms += ms
-        while (queue := self.order.take_free()) is not None:
-            self.dispatcher.freed(PARENT, queue[1], queue[0])
+        while tell_free(self.dispatcher, self.order.take_free):
+            pass
         self.waiters.scan()

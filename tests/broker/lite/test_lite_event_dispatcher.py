@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.lite.lite_event_dispatcher import CHOICE, LATE_MS, SLICE
+from broker.lite.lite_event_dispatcher import CHOICE, LATE_MS, SLICE, tell_free
 from tests.broker.lite.lite_world import LiteWorld, lite_group, lmq
 
 
@@ -176,6 +176,19 @@ def test_a_client_that_goes_and_comes_while_its_events_are_moved() -> None:
     assert not first.events
     assert world.dispatcher.busy_count == 2
     assert sorted(again.group.held) == [lmq("s1"), lmq("s3"), lmq("s4")]
+
+
+def test_what_becomes_free_together_is_told_in_slices() -> None:
+    world = LiteWorld(most=10_000)
+    client = world.client("a")
+    lites = [f"s{number}" for number in range(SLICE + 1)]
+    world.subscribe(client, *lites)
+    world.messages = dict.fromkeys(map(lmq, lites), 1)
+    free = iter([(lmq(lite), "G") for lite in lites])
+    assert tell_free(world.dispatcher, lambda: next(free, None))
+    assert len(client.events) == SLICE
+    assert not tell_free(world.dispatcher, lambda: next(free, None))
+    assert len(client.events) == SLICE + 1
 
 
 def test_an_event_looks_at_few_of_many_subscribers() -> None:
