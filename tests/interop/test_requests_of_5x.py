@@ -72,7 +72,7 @@ def test_attributes_of_a_topic(client: Client) -> None:
     told = mqadmin(client, *topic, "-a", "+message.type=FIFO")
     assert f"create topic to {address} success." in told
     for change, words in (
-        ("+message.type=BOGUS", "value is not in set: [UNSPECIFIED, TRANSACTION, FIFO, MIXED"),
+        ("+message.type=BOGUS", "value is not in set: [UNSPECIFIED, MIXED, TRANSACTION, PRIORITY"),
         ("+cleanup.policy=DELETE", "attempt to update an unchangeable attribute"),
         ("+bogus=1", "unsupported key: bogus"),
     ):
