@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import time
@@ -48,7 +49,9 @@ def hangs_and_is_replaced(directory: Path, name: str) -> None:
             pid = broker.stop(name)
             broker.child(name, other_than=pid, timeout_s=15)
             ledger.wait_for_more(timeout_s=30)
-        assert f"{name}: no beat for" in broker.output()
+        # A busy machine's supervisor may not have heard its first beat yet.
+        silent = f"{name}: (no beat|no progress in its start) for"
+        assert re.search(silent, broker.output()), broker.output()
         assert "Fatal Python error: Aborted" in broker.output()
         assert "most recent call first" in broker.output()
         assert_nothing_lost(broker, ledger)
