@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from broker.send import send_message_processor
-from broker.send.marks import DELAY, FIFO, HALF, INNER, LIGHT, PRIORITY, RESERVED, TIMER, marks_of
+from broker.send.marks import (
+    DELAY,
+    FIFO,
+    HALF,
+    INNER,
+    LIGHT,
+    LITE,
+    PRIORITY,
+    RESERVED,
+    TIMER,
+    marks_of,
+)
 from broker.send.rules import (
     BATCH,
     ITEM,
@@ -120,7 +131,7 @@ def test_a_rule_for_all_messages_of_some_topics_is_one_row(
 def test_what_is_left_is_derived_from_the_rows(tmp_path: Path) -> None:
     world = HotPathWorld(tmp_path)
     rules = world.send_processor.rules
-    assert rules.left_marks[SINGLE] == RESERVED | INNER | PRIORITY
+    assert rules.left_marks[SINGLE] == RESERVED | INNER | PRIORITY | LITE
     assert rules.left_marks[BATCH] == RESERVED | HALF | INNER | DELAY | TIMER
     assert rules.left_marks[ITEM] == RESERVED | INNER | DELAY | TIMER
     assert {rules.left_flags[kind] for kind in (SINGLE, BATCH)} == {
