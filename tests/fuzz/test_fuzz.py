@@ -116,7 +116,7 @@ class _Bad(Stateless):
             while time.thread_time() < until_s:
                 pass
         if data == b"fill":
-            self._kept.append(b"x" * (MOST_MEMORY + (8 << 20)))
+            self._kept.append(b"x" * (MOST_MEMORY + (64 << 20)))
         self._stopped |= data == b"stop"
 
     def _log(self) -> None:
