@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.lite.memory_consumer_order_info_manager import MemoryConsumerOrderInfoManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.pop.pop_message_processor import newest_offset
+from broker.pop.pop_message_reader import newest_offset
 from store.lmq_places import LMQ_QUEUE_ID
 
 
@@ -58,8 +58,7 @@ class LiteQueues:
             return reset
         offset = self.committed(group, lmq)
         if offset < 0:
-            bounds = self._bounds(lmq, LMQ_QUEUE_ID)
-            offset = newest_offset(bounds, is_young=self._is_young(lmq))
+            offset = newest_offset(self._bounds(lmq, LMQ_QUEUE_ID), lambda: self._is_young(lmq))
             self.commit("getPopOffset", group, lmq, offset)
         return offset
 

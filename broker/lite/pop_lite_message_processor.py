@@ -24,10 +24,13 @@ from broker.lite.lite_subscription_registry import MOST_CLIENT_ID, LiteSubscript
 from broker.lite.pop_lite_long_polling_service import PopLiteLongPollingService
 from broker.lite.pop_lite_request import PopLiteRequest, poll_of
 from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead
+from broker.pop.pop_answer import refuse
+from broker.pop.pop_message_reader import EVERYTHING, PopMessageReader, QueueRead
 from broker.pop.pop_request import PollingResult
 from broker.pop.pop_stats import PopStats
+from broker.pop.pop_targets import consuming_group, readable_topic
 from broker.pop.request_clock import RequestClock
+from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -39,7 +42,7 @@ from remoting.headers.extra_info_util import NORMAL_TOPIC, offset_count_item
 from remoting.headers.lite import PopLiteMessageRequestHeader
 from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.lite_names import is_lite_queue
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
@@ -54,8 +57,6 @@ from store.get_message_status import (
 from store.lmq_places import LMQ_QUEUE_ID
 from store.message_codec import PHY_OFFSET_AT
 
-_PERM_READ: Final = 4
-_EVERYTHING: Final = (None, None)
 _TO_PASS: Final = frozenset(
     {OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING}
 )
@@ -140,14 +141,12 @@ class PopLiteMessageProcessor(TableProcessor):
             self._run(request)
         except Exception as error:  # noqa: BLE001 - the request guard, for what waited
             refusal = refusal_of(request.connection, RequestCode.POP_LITE_MESSAGE, error)
-            self._parts.stats.add_answers(RequestCode.POP_LITE_MESSAGE, refusal.code)
-            request.connection.send_command(
-                RemotingCommand(
-                    int(refusal.code),
-                    opaque=request.opaque,
-                    flag=RESPONSE_FLAG,
-                    remark=refusal.remark,
-                )
+            refuse(
+                self._parts.stats,
+                request.connection,
+                request.opaque,
+                RequestCode.POP_LITE_MESSAGE,
+                refusal,
             )
 
     # -- checks (in RocketMQ's order) ------------------------------------------------------------
@@ -161,32 +160,13 @@ class PopLiteMessageProcessor(TableProcessor):
                     ResponseCode.INVALID_PARAMETER,
                     f"{name} of {len(text)} characters (limit {MOST_CLIENT_ID})",
                 )
-        topic = parts.find_topic(asked.topic)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{asked.topic}] not exist, apply first please!",
-            )
-        if not topic.perm & _PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{asked.topic}] peeking message is forbidden"
-            )
+        topic = readable_topic(parts.find_topic(asked.topic), asked.topic)
         if not is_lite_parent(topic):
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"the topic [{asked.topic}] message type not match",
             )
-        group = parts.find_group(asked.consumer_group)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{asked.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {asked.consumer_group}",
-            )
+        group = consuming_group(parts.find_group(asked.consumer_group), asked.consumer_group)
         lite_group = find_lite_group(group)
         if lite_group is None or lite_group.topic != asked.topic:
             raise RequestError(
@@ -241,13 +221,13 @@ class PopLiteMessageProcessor(TableProcessor):
         """From where the group stands on; over what is not there any more."""
         parts, group = self._parts, request.asked.consumer_group
         offset, log_end = parts.queues.start(group, lmq), parts.log_end()
-        read = parts.reader.read(lmq, LMQ_QUEUE_ID, offset, count, _EVERYTHING, log_end)
+        read = parts.reader.read(lmq, LMQ_QUEUE_ID, offset, count, EVERYTHING, log_end)
         for _ in range(_MOST_PASSES):
             if read.status not in _TO_PASS or read.next_offset == offset:
                 break
             offset = read.next_offset
             parts.queues.commit(request.connection.remote_address, group, lmq, offset)
-            read = parts.reader.read(lmq, LMQ_QUEUE_ID, offset, count, _EVERYTHING, log_end)
+            read = parts.reader.read(lmq, LMQ_QUEUE_ID, offset, count, EVERYTHING, log_end)
         return read
 
     # -- answering -----------------------------------------------------------------------------
@@ -259,7 +239,10 @@ class PopLiteMessageProcessor(TableProcessor):
         code, remark = int(ResponseCode.SUCCESS), b"FOUND"
         if not popped.records:
             remark = b"NO_MESSAGE_IN_QUEUE"
-            self._note_rights(request)
+            names = asked.consumer_group, asked.topic
+            note_rights(
+                parts.hold_rights, request, RequestCode.POP_LITE_MESSAGE, request.access_key, names
+            )
             result = self.waiters.polling(request, len(asked.attempt_id or ""))
             if result is PollingResult.POLLING_SUC:
                 return
@@ -278,15 +261,3 @@ class PopLiteMessageProcessor(TableProcessor):
         )
         head = _ANSWER.render(values, popped.size)
         request.connection.write_many([head, *popped.records], len(head) + popped.size)
-
-    def _note_rights(self, request: PopLiteRequest) -> None:
-        """Before it waits for the first time. Raises RequestError."""
-        asked = request.asked
-        if request.check_rights is None and asked.poll_time > 0:
-            request.check_rights = self._parts.hold_rights(
-                request.connection,
-                RequestCode.POP_LITE_MESSAGE,
-                request.access_key,
-                asked.consumer_group,
-                asked.topic,
-            )

@@ -26,7 +26,9 @@ from broker.pop.order_infos import (
     following_offset,
     free_ms,
     handed_out,
+    is_out,
     is_same_attempt,
+    visible_at,
 )
 from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.clock import Clock
@@ -148,15 +150,14 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         """A message becomes visible again at another time; nothing happens if it was handed out
         again meanwhile, or is none of those that are."""
         info = self._find(topic, group, queue_id)
-        if info is None or info.pop_time != pop_time_ms or offset not in info.open_offsets:
+        if info is None or not is_out(info, offset, pop_time_ms):
             if self._is_news(topic, group, queue_id, pop_time_ms):
                 log.info(
                     "ordered pop: %s %s/%s: no visible time for %s of the pop of %s",
                     group, topic, queue_id, offset, pop_time_ms,
                 )  # fmt: skip
             return
-        times = {**(info.offset_next_visible_time or {}), offset: next_visible_ms}
-        self._put(topic, group, queue_id, replace(info, offset_next_visible_time=times))
+        self._put(topic, group, queue_id, visible_at(info, offset, next_visible_ms))
 
     def _is_news(self, *popped: *tuple[str, str, int, int]) -> bool:
         """Whether the request before was another one's."""

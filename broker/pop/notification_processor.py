@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
 
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.peeking_check import PeekingCheck, queues_from
 from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, Wanted
+from broker.pop.pop_message_reader import EVERYTHING, PopMessageReader, Wanted
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import PollingResult
 from broker.pop.pop_stats import PopStats
@@ -38,8 +37,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-
-_EVERYTHING: Final[Wanted] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,8 @@ class NotificationProcessor(TableProcessor):
         has_msg = self._has_msg(asked)
         if not has_msg:
             access_key = asked.request.ext_fields.get(ACCESS_KEY)
-            note_rights(self._hold_rights, asked, RequestCode.NOTIFICATION, access_key)
+            names = asked.header.consumerGroup, asked.header.topic
+            note_rights(self._hold_rights, asked, RequestCode.NOTIFICATION, access_key, names)
             result = self.waiters.polling(asked, asked.header.kept)
         if result is PollingResult.POLLING_SUC:
             return None
@@ -165,14 +163,14 @@ class NotificationProcessor(TableProcessor):
         if any(self._queue_has_msg(header, header.topic, one, wanted) for one in queues):
             return True
         return not header.order and any(
-            self._queue_has_msg(header, retry.topic_name or "", queue_id, _EVERYTHING)
+            self._queue_has_msg(header, retry.topic_name or "", queue_id, EVERYTHING)
             for retry in self._check.retry_topics(header.topic, group)
             for queue_id in range(retry.read_queue_nums)
         )
 
     def _wanted(self, header: NotificationHeader) -> Wanted:
         if not self._settings.use_message_filter_for_notification or not header.exp_type:
-            return _EVERYTHING
+            return EVERYTHING
         return self._filters.wanted(header.exp_type, header.exp)
 
     def _queue_has_msg(
@@ -183,7 +181,7 @@ class NotificationProcessor(TableProcessor):
             return False
         offset, high = self._check.range_left(topic, group, queue_id)
         left = high - offset
-        if wanted == _EVERYTHING or left >= self._settings.max_message_filter_num_for_notification:
+        if wanted == EVERYTHING or left >= self._settings.max_message_filter_num_for_notification:
             return left > 0
         return left > 0 and self._reader.has_wanted(topic, queue_id, offset, wanted)
 

@@ -70,6 +70,17 @@ def acknowledged(info: OrderInfo, offset: int) -> OrderInfo:
     return replace(info, commit_offset_bit=bits)
 
 
+def is_out(info: OrderInfo, offset: int, pop_time_ms: int) -> bool:
+    """Whether a message of that pop is neither acknowledged nor handed out again."""
+    return info.pop_time == pop_time_ms and offset in info.open_offsets
+
+
+def visible_at(info: OrderInfo, offset: int, next_visible_ms: int) -> OrderInfo:
+    """One of its messages becomes visible again then."""
+    times = {**(info.offset_next_visible_time or {}), offset: next_visible_ms}
+    return replace(info, offset_next_visible_time=times)
+
+
 def following_offset(info: OrderInfo) -> int:
     """The consumer offset to commit: of the first message that was not acknowledged."""
     left = info.open_offsets

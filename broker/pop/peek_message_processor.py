@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.pop.peeking_check import PeekingCheck, queues_from
-from broker.pop.pop_message_reader import PopMessageReader
+from broker.pop.pop_message_reader import EVERYTHING, PopMessageReader
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_stats import PopStats
 from broker.processor.table_processor import TableProcessor
@@ -101,8 +101,8 @@ class PeekMessageProcessor(TableProcessor):
         if left <= 0:
             return
         log_end = self._log_end()
-        read = self._reader.read(topic, queue_id, offset, left, (None, None), log_end)
+        read = self._reader.read(topic, queue_id, offset, left, EVERYTHING, log_end)
         if read.status in _WRONG_OFFSET:
             offset = read.next_offset
-            read = self._reader.read(topic, queue_id, offset, left, (None, None), log_end)
+            read = self._reader.read(topic, queue_id, offset, left, EVERYTHING, log_end)
         peek.records += map(bytes, read.records)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.pop.pop_targets import check_queue_id, consuming_group, readable_topic
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.queue_table import QueueTableReader
@@ -53,32 +54,9 @@ class PeekingCheck:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._settings.broker_ip1}] peeking message is forbidden",
             )
-        found = self._find_topic(topic)
-        if found is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
-            )
-        if not found.perm & _PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden"
-            )
-        if queue_id >= found.read_queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{found.read_queue_nums}] "
-                f"consumer:[{connection.remote_address}]",
-            )
-        config = self._find_group(group)
-        if config is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group}] does not exist",
-            )
-        if not config.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}"
-            )
+        found = readable_topic(self._find_topic(topic), topic)
+        check_queue_id(found, topic, queue_id, connection.remote_address)
+        consuming_group(self._find_group(group), group)
         return found
 
     def retry_topics(self, topic: str, group: str) -> list[TopicConfig]:

@@ -1,11 +1,15 @@
-"""PopAnswer: what a pop has got so far, and its answer's templates. Values only, loop thread."""
+"""PopAnswer: what a pop has got so far, its answer's templates, and a refusal. Loop thread."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from remoting.connection import Buffer
+from broker.pop.pop_stats import PopStats
+from remoting.connection import Buffer, Connection
+from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.request_code import RequestCode
 
 _NUMBER: Final = b'"%d"'
 _FIELDS: Final = {
@@ -39,3 +43,13 @@ class PopAnswer:
         self.items: list[str] = []
         self.offsets: list[str] = []
         self.order_items: list[str] = []
+
+
+def refuse(
+    stats: PopStats, connection: Connection, opaque: int, code: RequestCode, error: RequestError
+) -> None:
+    """Answer a request of which only its number is at hand, and count the answer."""
+    stats.add_answers(code, error.code)
+    connection.send_command(
+        RemotingCommand(int(error.code), opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)
+    )

@@ -22,16 +22,17 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_admission import POLLING_FULL, POLLING_TIMEOUT, PopAdmission
-from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
+from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer, refuse
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_filters import PopFilters
 from broker.pop.pop_header import PopHeader, decode_pop_frame, pop_header
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_long_polling_service import PopLongPollingService
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead, newest_offset
 from broker.pop.pop_request import PollingResult, PopRequest
 from broker.pop.pop_retry_topics import check_can_come_back
 from broker.pop.pop_stats import PopStats
+from broker.pop.pop_targets import check_queue_id, consuming_group, readable_topic
 from broker.pop.queue_walk import QueueWalk
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topics
@@ -60,7 +61,7 @@ from remoting.key_builder import (
     pop_retry_topic,
     pop_retry_topic_v1,
 )
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
@@ -75,18 +76,9 @@ from store.get_message_status import (
 from store.message_store_config import MessageStoreConfig
 
 POP_PREFIX: Final = b'{"code":200050,'
-_PERM_READ: Final = 4
 _INIT_MODE_MIN: Final = 0
 _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 _NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
-
-
-def newest_offset(bounds: tuple[int, int], *, is_young: bool) -> int:
-    """Where a group begins that has no offset and begins at the newest message. bounds: of the
-    queue. is_young: its first message is in memory still; then it begins there."""
-    low, high = bounds
-    return 0 if low <= 0 and is_young else max(high - 1, 0)
-
 
 _QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
 """What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
@@ -193,10 +185,7 @@ class PopMessageProcessor(TableProcessor):
             self._refuse(connection, request.opaque, refusal)
 
     def _refuse(self, connection: Connection, opaque: int, error: RequestError) -> None:
-        self._parts.stats.add_answers(RequestCode.POP_MESSAGE, error.code)
-        connection.send_command(
-            RemotingCommand(int(error.code), opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)
-        )
+        refuse(self._parts.stats, connection, opaque, RequestCode.POP_MESSAGE, error)
 
     # -- checks (in RocketMQ's order) -----------------------------------------------------------
 
@@ -208,35 +197,10 @@ class PopMessageProcessor(TableProcessor):
 
     def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
         self._check_broker(header, sent_ms)
-        topic = self._parts.find_topic(header.topic)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!",
-            )
-        if not topic.perm & _PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{header.topic}] peeking message is forbidden",
-            )
-        if header.queueId >= topic.read_queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
-                f"consumer:[{connection.remote_address}]",
-            )
-        group = self._parts.find_group(header.consumerGroup)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumerGroup}] does not exist",
-            )
-        if not group.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumerGroup}",
-            )
+        parts = self._parts
+        topic = readable_topic(parts.find_topic(header.topic), header.topic)
+        check_queue_id(topic, header.topic, header.queueId, connection.remote_address)
+        consuming_group(parts.find_group(header.consumerGroup), header.consumerGroup)
         if not header.is_order:
             v2 = self._settings.enable_retry_topic_v2
             check_can_come_back(self._parts.retry_topics, header.topic, header.consumerGroup, v2=v2)
@@ -361,13 +325,11 @@ class PopMessageProcessor(TableProcessor):
         return offset
 
     def _init_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
-        low, high = self._parts.reader.offsets(topic, queue_id)
+        bounds = self._parts.reader.offsets(topic, queue_id)
         if init_mode == _INIT_MODE_MIN or topic.startswith(RETRY_PREFIX):
-            return low
+            return bounds[0]
         looks = self._settings.init_pop_offset_by_check_msg_in_mem
-        return newest_offset(
-            (low, high), is_young=looks and self._parts.is_in_memory(topic, queue_id, 0)
-        )
+        return newest_offset(bounds, lambda: looks and self._parts.is_in_memory(topic, queue_id, 0))
 
     # -- what was read -------------------------------------------------------------------------
 
@@ -452,7 +414,8 @@ class PopMessageProcessor(TableProcessor):
             result = PollingResult.POLLING_TIMEOUT
             if waiters is not None:
                 hold = self._parts.hold_rights
-                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
+                names = request.group, header.topic
+                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey, names)
                 result = waiters.polling(request, header.kept)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"

@@ -33,6 +33,14 @@ SCAN_UNITS: Final = 800
 
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]
 """The tag codes, None for all of them; the filter by properties, None without one."""
+EVERYTHING: Final[Wanted] = (None, None)
+
+
+def newest_offset(bounds: tuple[int, int], is_young: Callable[[], bool]) -> int:
+    """Where a group begins that has no offset and begins at the newest message. bounds: of the
+    queue. is_young: whether its first message is in memory still; then it begins there."""
+    low, high = bounds
+    return 0 if low <= 0 and is_young() else max(high - 1, 0)
 
 
 class QueueRead(NamedTuple):

@@ -17,9 +17,13 @@ class MayWait(WaitingRequest, Protocol):
     check_rights: CheckRights | None
 
 
-def note_rights(hold_rights: HoldRights, asked: MayWait, code: int, access_key: str | None) -> None:
-    """Before it waits for the first time. Raises RequestError."""
-    header = asked.header
-    if asked.check_rights is None and header.pollTime > 0:
-        names = header.consumerGroup, header.topic
+def note_rights(
+    hold_rights: HoldRights,
+    asked: MayWait,
+    code: int,
+    access_key: str | None,
+    names: tuple[str, str],
+) -> None:
+    """Before it waits for the first time. names: its group and topic. Raises RequestError."""
+    if asked.check_rights is None and asked.header.pollTime > 0:
         asked.check_rights = hold_rights(asked.connection, code, access_key, *names)

@@ -87,8 +87,8 @@ class LiteServices:
         self._tables = tables
         self._loop = loop
         self._stats = stats
-        self._serves = False
-        """What lasts as long as the loop has begun."""
+        self._has_begun = False
+        """What runs as long as the loop."""
         self._settings = lite_settings(resources.options)
         clock = resources.clock
         now_ms, monotonic_ms = clock.now_ms, clock.monotonic_ms
@@ -130,9 +130,9 @@ class LiteServices:
     def start(self) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
         self.lifecycle.load()
-        if self._serves:
+        if self._has_begun:
             return
-        self._serves = True
+        self._has_begun = True
         loop, settings = self._loop, self._settings
         scans = loop.ticks(SCAN_PERIOD_MS, self._scan)
         self._waiters.on_waiting = scans.begin
