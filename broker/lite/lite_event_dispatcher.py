@@ -13,6 +13,7 @@ Tested by tests/broker/lite/test_lite_event_dispatcher.py.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -54,8 +55,9 @@ class LiteEventDispatcher:
         self._parts = parts
         self._busy: dict[str, LiteSubscription] = {}
         """Clients with events, by id."""
-        self._work: dict[object, tuple[LiteGroupClients, Iterator[str]]] = {}
-        """What is to be looked at: full dispatches, by client or group, and what clients left."""
+        self._work: OrderedDict[object, tuple[LiteGroupClients, Iterator[str]]] = OrderedDict()
+        """What is to be looked at: full dispatches, by client or group, and what clients left;
+        there may be as many as clients, and the first is taken again and again."""
         self.registry: LiteSubscriptionRegistry
         """Set before the first event."""
         self.on_work: Callable[[], None] = lambda: None

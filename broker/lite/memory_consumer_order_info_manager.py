@@ -10,6 +10,7 @@ Tested by tests/broker/lite/test_memory_consumer_order_info_manager.py.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -22,7 +23,9 @@ from broker.pop.order_infos import (
     following_offset,
     free_ms,
     handed_out,
+    is_out,
     is_same_attempt,
+    visible_at,
 )
 from remoting.body.consumer_order_info import OrderInfo
 
@@ -49,8 +52,9 @@ class MemoryConsumerOrderInfoManager:
         self._lmq_at: dict[tuple[str, int], str] = {}
         """By group and place in the log."""
         self._free: FreeTimes[Queue] = FreeTimes()
-        self._unwanted: dict[Queue, int] = {}
-        """What is visible again, and since when; the oldest first."""
+        self._unwanted: OrderedDict[Queue, int] = OrderedDict()
+        """What is visible again, and since when; the oldest first. (To take the first of a dict
+        again and again takes quadratic time.)"""
 
     def __len__(self) -> int:
         """Queues of groups, of which something is out."""
@@ -119,8 +123,7 @@ class MemoryConsumerOrderInfoManager:
         again meanwhile, or is none of those that are."""
         out = self._found(queue, offset, pop_time_ms)
         if out is not None:
-            times = {**(out.info.offset_next_visible_time or {}), offset: next_visible_ms}
-            self._put(queue, out._replace(info=replace(out.info, offset_next_visible_time=times)))
+            self._put(queue, out._replace(info=visible_at(out.info, offset, next_visible_ms)))
 
     def suspend(self, queue: Queue, offset: int, pop_time_ms: int, next_visible_ms: int) -> None:
         """All that was handed out with it becomes visible again then, and this time does not
@@ -165,8 +168,8 @@ class MemoryConsumerOrderInfoManager:
         now_ms = self._now_ms()
         queue = self._free.take(now_ms)
         if queue is not None:
-            self._unwanted.pop(queue, None)
             self._unwanted[queue] = now_ms
+            self._unwanted.move_to_end(queue)
         return queue
 
     def is_soon(self) -> bool:
@@ -184,9 +187,7 @@ class MemoryConsumerOrderInfoManager:
 
     def _found(self, queue: Queue, offset: int, pop_time_ms: int) -> _Out | None:
         out = self._out.get(queue)
-        if out is None or out.info.pop_time != pop_time_ms or offset not in out.info.open_offsets:
-            return None
-        return out
+        return out if out is not None and is_out(out.info, offset, pop_time_ms) else None
 
     def _put(self, queue: Queue, out: _Out) -> None:
         self._out[queue] = out
