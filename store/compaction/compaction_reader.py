@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ipc.queue_table import QueueTableReader
@@ -202,7 +203,9 @@ class CompactionReader:
     def _find_in(
         self, files: _Files, topic: str, queue_id: int, queue_offset: int
     ) -> tuple[FileKey, int] | None:
-        at = max(sum(first <= queue_offset for first in files.first_offsets) - 1, 0)
+        # Old files that are left behind new ones begin at lower offsets than these.
+        before = takewhile(lambda first: first <= queue_offset, files.first_offsets)
+        at = max(sum(1 for _ in before) - 1, 0)
         for start, first_offset in zip(files.starts[at:], files.first_offsets[at:], strict=True):
             key = (topic, queue_id, start)
             fd = self._queues.get(key)
@@ -220,13 +223,15 @@ class CompactionReader:
             self._forget(topic, queue_id)
             known = _Files(generation)
             directories = CompactionDirectories.of(self._root, topic, queue_id)
-            for file in list_store_files(directories.queue):
+            # They are replaced in order: who opens the last first never has an old one before a new
+            # one, and so never misses what went from a file to the one before it.
+            for file in reversed(list_store_files(directories.queue)):
                 with contextlib.suppress(FileNotFoundError):
                     fd = self._queues.get((topic, queue_id, file.start_offset))
                     first = queue_offset_of(os.pread(fd, BATCH_UNIT_SIZE, 0))
                     if first != NO_UNIT:
-                        known.starts.append(file.start_offset)
-                        known.first_offsets.append(first)
+                        known.starts.insert(0, file.start_offset)
+                        known.first_offsets.insert(0, first)
             self._known[topic, queue_id] = known
         return known
 

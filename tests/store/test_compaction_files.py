@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -10,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from store.compaction.compaction_files import FileSizes, list_logs
+from store.compaction.compaction_files import FileSizes, finish_replacement, list_logs
 from store.compaction.offset_map import OffsetMap, digest_of
 from store.compaction.partition_log import PartitionLog
 from store.compaction.position_checkpoint import PositionCheckpoint
+from store.descriptor_cache import FileKey
 from store.errors import RecordDamagedError, StoreError
 from store.mapped_file import file_name
-from store.message_codec import HEAD_SIZE
+from store.message_codec import HEAD_SIZE, decode_record
 from tests.support.compaction_client import Ledger
-from tests.support.compaction_world import TOPIC, CrashError, World, crash_after
+from tests.support.compaction_world import LIMITS, TOPIC, CrashError, World, crash_after
 
 
 @pytest.fixture
@@ -57,6 +59,37 @@ def test_a_crash_at_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         shutil.rmtree(root)
     assert step > 20
     assert len(results) == 2
+
+
+@pytest.mark.parametrize("opened", range(12))
+def test_files_replaced_between_any_two_that_a_reader_opens(tmp_path: Path, opened: int) -> None:
+    """It passes over no newest message, wherever it reads, before the new files are published."""
+    for start in range(3, 150, 16):
+        world = World(tmp_path / str(start))
+        world.fill(150)
+        run = world.log.find_run(1 << 20, 1 << 60)
+        assert run is not None
+        for _ in run.steps():
+            pass
+        run.decide()
+        with pytest.MonkeyPatch.context() as patch:
+            _replace_before_open(patch, world, opened)
+            found = world.reader.read(TOPIC, 0, start, LIMITS, lambda tags, record: True)
+        newest = (at for at, body in world.ledger.newest.values() if body and at >= start)
+        assert decode_record(found.records[0], 0)[0].queue_offset <= min(newest)
+
+
+def _replace_before_open(patch: pytest.MonkeyPatch, world: World, opened: int) -> None:
+    """Files are replaced when the reader has opened so many."""
+    real = world.reader._open
+    turns = itertools.count()
+
+    def open_file(key: FileKey, *, is_queue: bool) -> int:
+        if next(turns) == opened:
+            finish_replacement(world.directories)
+        return real(key, is_queue=is_queue)
+
+    patch.setattr(world.reader, "_open", open_file)
 
 
 def _same_ledger(root: Path) -> Ledger:
