@@ -116,7 +116,7 @@ class AdminWorld:
         self._facts: dict[str, str] = {}
         self._namesrv: harness.NameServer | None = None
         self._broker = self._make_broker()
-        self._driver = Driver(version, directory / "driver")
+        self._driver = Driver(version, directory / "driver", home=directory / "java-home")
         self._consumer: Consumer | None = None
 
     @property
@@ -290,8 +290,7 @@ class AdminWorld:
         return True
 
     def _mqadmin(self, arguments: Sequence[str], lines: int = 0) -> dict[str, Any]:
-        home = str(self._directory / "java-home")
-        asked = {"home": home, "args": list(arguments), "lines": lines, "limit_ms": _LIMIT_MS}
+        asked = {"args": list(arguments), "lines": lines, "limit_ms": _LIMIT_MS}
         answer: dict[str, Any] = self._driver.call("mqadmin", **asked)
         return answer
 
