@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLagSources
 from broker.lite.lite_manager_processor import LiteManagerProcessor, ManagerParts
 from broker.lite.lite_settings import LiteSettings
 from remoting.errors import RequestError
@@ -27,6 +28,8 @@ SETTINGS = LiteSettings(
     most_light_queues=20_000,
     collects_lag_times=True,
     lag_times=1,
+    shows_lag_counts=True,
+    shows_lag_times=True,
 )
 
 
@@ -50,6 +53,17 @@ class World:
                 lifecycle=lifecycle,
                 queues=served.lite_queues,
                 store=store,
+                lags=LiteConsumerLagCalculator(
+                    LiteLagSources(
+                        lite_topics=lifecycle.lite_topics,
+                        queues=served.lite_queues,
+                        store=store,
+                        find_group=served.groups.get,
+                        group_names=lambda: list(served.groups),
+                        settings=lambda: SETTINGS,
+                        monotonic_ms=lambda: served.now_ms,
+                    )
+                ),
                 find_topic={PARENT: served.topic, "T": mock.MagicMock(attributes={})}.get,
                 topic_names=lambda: [PARENT, "T"],
                 find_group=served.groups.get,
