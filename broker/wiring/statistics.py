@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
+from broker.metrics.group_lag_times import GroupLagSources, GroupLagTimes
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.longest_turns import LongestTurns
 from broker.metrics.remoting_metrics import RemotingMetrics
@@ -66,6 +67,7 @@ class Statistics:
         lags = ConsumerLagCalculator(self._lag_sources(store, pop))
         self._gauges(lags, permission, waiting).schedule_on(executor)
         resources = self._resources
+        self._group_lags(store, pop).schedule_on(executor)
         TransactionGauges(
             resources.metric_slots,
             self.remoting.transactions.waiting,
@@ -91,6 +93,15 @@ class Statistics:
             enable_retry_topic_v2=broker.enable_retry_topic_v2,
             retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
         )
+
+    def _group_lags(self, store: StoreSide, pop: PopPath) -> GroupLagTimes:
+        sources = GroupLagSources(
+            names=self._resources.options.supervisor.metrics_dump_groups,
+            offsets=self._tables.offsets,
+            queues=store.access,
+            pop_offset=pop.buffer.latest_offset,
+        )
+        return GroupLagTimes(self._resources.metric_slots, sources, self._resources.clock)
 
     def _gauges(
         self,
