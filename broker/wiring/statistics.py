@@ -14,6 +14,7 @@ from broker.lite.lite_metadata_util import find_lite_group
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources, LiteProgress
+from broker.metrics.group_lag_times import GroupLagSources, GroupLagTimes
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.longest_turns import LongestTurns
 from broker.metrics.remoting_metrics import RemotingMetrics
@@ -69,6 +70,7 @@ class Statistics:
         lite_lags = pop.lite.lags.all_progress
         self._gauges(lags, lite_lags, permission, waiting).schedule_on(executor)
         resources = self._resources
+        self._group_lags(store, pop.path).schedule_on(executor)
         TransactionGauges(
             resources.metric_slots,
             self.remoting.transactions.waiting,
@@ -95,6 +97,15 @@ class Statistics:
             enable_retry_topic_v2=broker.enable_retry_topic_v2,
             retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
         )
+
+    def _group_lags(self, store: StoreSide, pop: PopPath) -> GroupLagTimes:
+        sources = GroupLagSources(
+            names=self._resources.options.supervisor.metrics_dump_groups,
+            offsets=self._tables.offsets,
+            queues=store.access,
+            pop_offset=pop.buffer.latest_offset,
+        )
+        return GroupLagTimes(self._resources.metric_slots, sources, self._resources.clock)
 
     def _gauges(
         self,
