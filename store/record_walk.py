@@ -61,6 +61,10 @@ class RecordParts:
             return self
         return RecordParts(*(getattr(self, name)[:count] for name in _COLUMNS))
 
+    def rows(self, chosen: NDArray[np.bool_] | Int64Array) -> RecordParts:
+        """Those that `chosen`, a mask or positions in order, names."""
+        return RecordParts(*(getattr(self, name)[chosen] for name in _COLUMNS))
+
 
 _COLUMNS: Final = tuple(RecordParts.__slots__)
 
