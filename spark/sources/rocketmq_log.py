@@ -26,7 +26,7 @@ from spark.sources.log_files import plan_log
 from spark.sources.log_filter import LogFilter, read_filters
 from spark.sources.log_rows import DAMAGE_SCHEMA, DamageRow, LogRows, damage_row, lost_records
 from spark.sources.log_scan import LONGEST_RECORD, Damage, LogFile, LogFileScan
-from spark.sources.log_window import FileWindow
+from spark.sources.log_window import WINDOW, FileWindow
 from spark.sources.rows import SCHEMA, check_schema
 
 BATCH_BYTES: Final = 8 << 20
@@ -90,7 +90,7 @@ class RocketmqLogSource(ConfiguredSource):
             broker_name=options.text("brokerName"),
             batch_bytes=options.whole("maxBatchBytes", BATCH_BYTES, least=1 << 10, most=1 << 30),
             longest_record=options.whole(
-                "maxRecordBytes", LONGEST_RECORD, least=1 << 10, most=(1 << 31) - 1
+                "maxRecordBytes", LONGEST_RECORD, least=WINDOW, most=(1 << 31) - 1
             ),
         )
 
