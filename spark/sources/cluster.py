@@ -1,6 +1,6 @@
 """Cluster: what a source asks of name servers and brokers, with failover and retries.
 
-One thread of a driver's or executor's Python worker owns a Cluster. A request goes to the master of
+A Python worker of the driver or of an executor owns a Cluster. A request goes to the master of
 a broker name, else to a slave; while nobody of that name answers it is repeated with fresh routes
 until `retry_ms` have passed, as in a failover. Knows nothing of Spark. Every failure is a
 SourceError for the user, and none holds a secret.
@@ -10,8 +10,9 @@ Tested by tests/spark/sources/test_cluster.py.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -91,7 +92,7 @@ class Pulled:
 
 
 class Cluster:
-    """Owned by: one thread."""
+    """Owned by: one task or planner; a second thread of it may ask, too."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -105,6 +106,8 @@ class Cluster:
             None if connection.tls is None else _client_tls(connection.tls),
         )
         self._routes: dict[str, TopicRouteData] = {}
+        self.pause: Callable[[float], object] = threading.Event().wait
+        """Waits so many seconds between two tries."""
 
     def __enter__(self) -> Self:
         self.admin.__enter__()
@@ -126,10 +129,17 @@ class Cluster:
             with self._told(f"topic {topic}"):
                 found = self.admin.find_route(topic)
                 if found is None:
-                    names = self.admin.topic_names()
-                    raise NoTopicError(unknown("topic", topic, names))
+                    raise NoTopicError(self._unknown_topic(topic))
             self._routes[topic] = found
         return self._routes[topic]
+
+    def _unknown_topic(self, topic: str) -> str:
+        try:
+            names = self.admin.topic_names()
+        except AdminError:  # the account may not list them
+            names = []
+        servers = ", ".join(self.connection.name_servers)
+        return f"{unknown('topic', topic, names)} (name servers: {servers})"
 
     def queues(self, topic: str, *, fresh: bool = False) -> list[MessageQueue]:
         """The readable queues of a topic, by broker name and id; of a static topic its logic
@@ -264,9 +274,9 @@ class Cluster:
                     f"broker {queue.broker_name} of topic {queue.topic}: no answer for "
                     f"{self.connection.retry_ms} ms (option retryMs): {'; '.join(failures)}"
                 )
-            time.sleep(pause_s)
+            self.pause(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            self._refresh(queue.topic)
+            self.refresh(queue.topic)
 
     def _ask_members(
         self,
@@ -297,8 +307,9 @@ class Cluster:
             return Answer(response, address, is_master), []
         return None, failures or ["the route has no broker of this name"]
 
-    def _refresh(self, topic: str) -> None:
-        """A route that cannot be had now, in the middle of a failover, is asked for again later."""
+    def refresh(self, topic: str) -> None:
+        """Ask for the route again. One that cannot be had now, in the middle of a failover, stays
+        as it was."""
         try:
             self.route(topic, fresh=True)
         except (NoTopicError, NoNameServerError):

@@ -26,8 +26,10 @@ MISSING: Final = (
 class Defaults:
     """Defaults of options, some of them secret: shown nowhere."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], *, pushes_filters: bool = False) -> None:
+        """pushes_filters: whether Spark hands over the filters of queries."""
         self.values = dict(values)
+        self.pushes_filters = pushes_filters
 
     def __repr__(self) -> str:
         return f"Defaults({', '.join(sorted(self.values))})"
@@ -49,13 +51,14 @@ class ConfiguredSource(DataSource):
 class Shipped:
     """Mixin of readers and writers: a worker without this package says so.
 
-    They are pickled by a function that is pickled by value, so it runs where nothing of this
-    package can be imported.
+    They are pickled by a function that is pickled by value, so it runs where nothing of this package
+    can be imported. Attributes that begin with _ are left out.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
         kind = type(self)
-        state = pickle.dumps(self.__dict__)
+        kept = {name: value for name, value in vars(self).items() if name[0] != "_"}
+        state = pickle.dumps(kept)
         return _load, (kind.__module__, kind.__qualname__, state, MISSING)
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 PYTHON: Final = (3, 11)
 PYSPARK: Final = (4, 2)
-FORMATS: Final[tuple[tuple[str, str], ...]] = ()
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+"""Off by default; register turns it on unless the session turned it off."""
+FORMATS: Final = (("spark.sources.rocketmq", "RocketmqSource"),)
 """Modules and their DataSource classes."""
 
 
@@ -33,7 +35,10 @@ def register(spark: SparkSession) -> None:
     from spark.sources.options import configured
 
     settings = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
-    defaults = Defaults(configured(settings.items()))
+    pushes = settings.get(PUSHDOWN, "true") == "true"
+    if pushes:
+        spark.conf.set(PUSHDOWN, "true")
+    defaults = Defaults(configured(settings.items()), pushes_filters=pushes)
     for module, name in FORMATS:
         kind: Any = getattr(importlib.import_module(module), name)
         # Of no module: so it is pickled whole, with the defaults.

@@ -94,9 +94,7 @@ def split_records(records: bytes) -> Iterator[CheckedRecord | str]:
         yield (
             record
             if record is not None
-            else (
-                f"the record said to be of queue offset {offset}, physical offset {phy_offset} is damaged"
-            )
+            else (f"the record at queue offset {offset}, physical offset {phy_offset} is damaged")
         )
         position += size
 
