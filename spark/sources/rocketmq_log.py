@@ -27,9 +27,9 @@ from spark.sources.log_filter import LogFilter, read_filters
 from spark.sources.log_rows import DAMAGE_SCHEMA, DamageRow, LogRows, damage_row, lost_records
 from spark.sources.log_scan import LONGEST_RECORD, Damage, LogFile, LogFileScan
 from spark.sources.log_window import WINDOW, FileWindow
+from spark.sources.rocketmq import BATCH_BYTES, MOST_BATCH_BYTES
 from spark.sources.rows import SCHEMA, check_schema
 
-BATCH_BYTES: Final = 8 << 20
 MESSAGES: Final = "messages"
 DAMAGE: Final = "damage"
 
@@ -56,7 +56,7 @@ class LogOptions:
 class RocketmqLogSource(ConfiguredSource):
     """See the module."""
 
-    KNOWN = ("path", "paths", "table", "live", "brokerName", "maxBatchBytes", "maxRecordBytes")
+    KNOWN = ("path", "paths", "table", "live", "brokerName", "batchBytes", "maxRecordBytes")
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +74,8 @@ class RocketmqLogSource(ConfiguredSource):
                 raise OptionError("the table of damage has its own schema: give none")
             return DamageReader(self._read_options())
         check_schema(schema)
-        return MessagesReader(self._read_options(), schema)
+        kind = PushingReader if self.DEFAULTS.pushes_filters else MessagesReader
+        return kind(self._read_options(), schema)
 
     def _table(self) -> str:
         table = self.checked_options().text("table", MESSAGES)
@@ -88,7 +89,7 @@ class RocketmqLogSource(ConfiguredSource):
             paths=options.names("path", "paths"),
             is_live=options.flag("live", default=False),
             broker_name=options.text("brokerName"),
-            batch_bytes=options.whole("maxBatchBytes", BATCH_BYTES, least=1 << 10, most=1 << 30),
+            batch_bytes=options.whole("batchBytes", BATCH_BYTES, least=1, most=MOST_BATCH_BYTES),
             longest_record=options.whole(
                 "maxRecordBytes", LONGEST_RECORD, least=WINDOW, most=(1 << 31) - 1
             ),
@@ -99,46 +100,49 @@ class MessagesReader(Shipped, DataSourceReader):
     """Reads the table of messages."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
-        self._chosen = LogFilter()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """What is of use here is kept; Spark applies all of them again."""
-        self._chosen = read_filters(filters)
-        return filters
+        self.options = options
+        self.schema = schema
+        self.chosen = LogFilter()
 
     def partitions(self) -> list[InputPartition]:
         """A file each. Raises OptionError, SourceError."""
-        plan = plan_log(self._options.paths, is_written=self._options.is_live)
-        return [LogPartition(file) for file in plan.wanted(self._chosen)] or [LogPartition(None)]
+        plan = plan_log(self.options.paths, is_written=self.options.is_live)
+        return [LogPartition(file) for file in plan.wanted(self.chosen)] or [LogPartition(None)]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Arrow batches. Raises SourceError: the file is not there, or cannot be read at all."""
-        rows = LogRows(
-            self._schema, self._options.broker_name, self._chosen, self._options.batch_bytes
-        )
-        for each in scan(partition.file, self._options):
+        rows = LogRows(self.schema, self.options.broker_name, self.chosen, self.options.batch_bytes)
+        for each in scan(partition.file, self.options):
             if not isinstance(each, Damage):
                 yield from rows.batches(each)
+
+
+class PushingReader(MessagesReader):
+    """A MessagesReader for sessions in which Spark hands over filters; a reader that has this
+    method is refused in others."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """What is of use here is kept; Spark applies all of them again."""
+        self.chosen = read_filters(filters)
+        return filters
 
 
 class DamageReader(Shipped, DataSourceReader):
     """Reads the table of damage."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._options = options
+        self.options = options
 
     def partitions(self) -> list[InputPartition]:
         """A file each, and one for the gaps. Raises OptionError, SourceError."""
-        plan = plan_log(self._options.paths, is_written=self._options.is_live)
+        plan = plan_log(self.options.paths, is_written=self.options.is_live)
         return [LogPartition(None, plan.gaps), *(LogPartition(each.file) for each in plan.files)]
 
     def read(self, partition: Any) -> Iterator[DamageRow]:
         """Rows. Raises SourceError, as the messages' reader."""
         for gap in partition.gaps:
             yield damage_row(gap, None)
-        for each in scan(partition.file, self._options):
+        for each in scan(partition.file, self.options):
             for damage in (each,) if isinstance(each, Damage) else lost_records(each):
                 yield damage_row(damage, partition.file.path)
 
