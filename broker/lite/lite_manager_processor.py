@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLag
@@ -246,11 +247,18 @@ class LiteManagerProcessor(TableProcessor):
     def _one_lag(self, group: LiteGroup, lite: str) -> GetLiteGroupInfoResponseBody:
         lmq = to_lmq_name(group.topic, lite)
         high, committed = self._parts.queues.end(lmq), self._parts.queues.committed(group.name, lmq)
-        lag = max(0, high - committed) if committed >= 0 else 0
-        return GetLiteGroupInfoResponseBody(
+        body = partial(
+            GetLiteGroupInfoResponseBody,
             group=group.name,
             parent_topic=group.topic,
             lite_topic=lite,
+        )
+        if not high:
+            return body(total_lag_count=-1)
+        if committed < 0:
+            return body(earliest_unconsumed_timestamp=0)
+        lag = max(0, high - committed)
+        return body(
             earliest_unconsumed_timestamp=self._parts.lags.stored_ms(lmq, committed) if lag else -1,
             total_lag_count=lag,
             lite_topic_offset_wrapper=OffsetWrapper(

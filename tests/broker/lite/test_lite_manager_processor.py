@@ -157,6 +157,12 @@ def test_a_group(world: World) -> None:
         "pullOffset": 0,
     }
     assert (one["totalLagCount"], one["earliestUnconsumedTimestamp"]) == (2, 5_001)
+    # As RocketMQ: no offsets of a lite topic that does not exist, or that the group has not begun.
+    world.served.group("New")
+    for group, lite, lag, time in (("G", "never", -1, -1), ("New", "a", 0, 0)):
+        none = world.ask(200078, group=group, liteTopic=lite)
+        assert "liteTopicOffsetWrapper" not in none
+        assert (none["totalLagCount"], none["earliestUnconsumedTimestamp"]) == (lag, time)
 
 
 def test_another_dispatch(world: World) -> None:
