@@ -37,8 +37,18 @@ def send(client: FrameClient, numbers: range, topic: str = TOPIC) -> None:
         tag = TAGS[number // QUEUES % len(TAGS)]
         properties = f"KEYS\x01key-{number}\x02UNIQ_KEY\x01id-{number}"
         fields = {
-            "a": "P", "b": topic, "c": "TBW102", "d": QUEUES, "e": number % QUEUES, "f": 0,
-            "g": 1_000 + number, "h": number, "j": 0, "k": "false", "l": 16, "m": "false",
+            "a": "P",
+            "b": topic,
+            "c": "TBW102",
+            "d": QUEUES,
+            "e": number % QUEUES,
+            "f": 0,
+            "g": 1_000 + number,
+            "h": number,
+            "j": 0,
+            "k": "false",
+            "l": 16,
+            "m": "false",
             "i": properties + (f"\x02TAGS\x01{tag}" if tag else ""),
         }
         assert client.call(310, fields, b"body %d" % number).code == 0
@@ -68,7 +78,9 @@ def test_rows(table: DataFrameReader) -> None:
     assert (row.message_id, row.keys, row.tags) == ("id-4", "key-4", "BB")
     assert row.body == b"body 4"
     assert row.properties == {
-        "KEYS": "key-4", "UNIQ_KEY": "id-4", "TAGS": "BB",
+        "KEYS": "key-4",
+        "UNIQ_KEY": "id-4",
+        "TAGS": "BB",
         "CLUSTER": "DefaultCluster",
     }
     assert row.born_timestamp.timestamp() == 1.004
