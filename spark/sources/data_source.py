@@ -51,8 +51,8 @@ class ConfiguredSource(DataSource):
 class Shipped:
     """Mixin of readers and writers: a worker without this package says so.
 
-    They are pickled by a function that is pickled by value, so it runs where nothing of this package
-    can be imported. Attributes that begin with _ are left out.
+    They are pickled by a function that is pickled by value, so it runs where nothing of this
+    package can be imported. Attributes that begin with _ are left out.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
