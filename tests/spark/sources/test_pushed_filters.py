@@ -137,5 +137,3 @@ def test_nothing() -> None:
     pushed, rest = push([])
     assert (pushed.expression(), pushed.needs_a_look(), rest) == ("*", False, [])
     assert pushed.offsets(3, 9) == (3, 9)
-
-
