@@ -21,6 +21,9 @@
     log_rows         records of a file as Arrow batches; rows of damage          executors
     log_columns      ordinary records as columns, many at once                   executors
     stream           the format `rocketmq`: readStream                           both
+    write            the format `rocketmq`: write and writeStream                both
+    outgoing         rows as messages to send                                    both
+    queue_sender     sends them, at least once                                   executors
 
 Options, guarantees and errors: docs/spark_sources.md. Unlike the rest of spark/ this package speaks
 RocketMQ's protocol: it imports remoting, the record layout of store and the admin client of tools;
