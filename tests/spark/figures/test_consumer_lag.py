@@ -1,7 +1,7 @@
 """Consumer lag of a day: what runs of lines prove, and what is made of it.
 
-Ten minutes with a line each 5 s, none of them at an edge, written by what day_groups.py says that a broker counts of pauses
-that a person can read.
+Ten minutes with a line each 5 s, none of them at an edge, written by what day_groups.py says that a
+broker counts of pauses that a person can read.
 """
 
 from __future__ import annotations
