@@ -12,7 +12,18 @@
     bodies           compressed bodies                                           executors
     pushed_filters   what of a WHERE clause the source does itself               both
     rocketmq         the format `rocketmq`: batch reads                          both
+    rocketmq_log     the format `rocketmq_log`: commit-log files, and their damage    both
+    log_files        which files there are, and what is missing between them     driver
+    log_filter       what of a WHERE clause leaves out files and records         both
+    log_window       a file's bytes, and which cannot be read                    executors
+    log_scan         a file's records and damage, in their order                 executors
+    log_search       where records go on behind damage                           executors
+    log_rows         records of a file as Arrow batches; rows of damage          executors
+    log_columns      ordinary records as columns, many at once                   executors
     stream           the format `rocketmq`: readStream                           both
+    write            the format `rocketmq`: write and writeStream                both
+    outgoing         rows as messages to send                                    both
+    queue_sender     sends them, at least once                                   executors
 
 Options, guarantees and errors: docs/spark_sources.md. Unlike the rest of spark/ this package speaks
 RocketMQ's protocol: it imports remoting, the record layout of store and the admin client of tools;

@@ -331,7 +331,7 @@ class Cluster:
         try:
             yield
         except BrokerAnswerError as error:
-            raise _refusal(error, what, self.connection) from None
+            raise refusal(error, what, self.connection) from None
         except RequestError as error:
             raise DamagedMessageError(f"{what}: an answer cannot be read: {error}") from None
         except AdminError as error:
@@ -346,7 +346,8 @@ def _members_of(data: BrokerData, writable: bool) -> list[tuple[str, bool]]:
     ]
 
 
-def _refusal(error: BrokerAnswerError, what: str, connection: Connection) -> SourceError:
+def refusal(error: BrokerAnswerError, what: str, connection: Connection) -> SourceError:
+    """What a broker's answer means for the user."""
     credentials = connection.credentials
     if error.code == ResponseCode.NO_PERMISSION or any(word in error.remark for word in _REFUSALS):
         who = "unsigned requests (give aclFile)"

@@ -19,7 +19,10 @@ PYTHON: Final = (3, 11)
 PYSPARK: Final = (4, 2)
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 """Off by default; register turns it on unless the session turned it off."""
-FORMATS: Final = (("spark.sources.rocketmq", "RocketmqSource"),)
+FORMATS: Final = (
+    ("spark.sources.rocketmq", "RocketmqSource"),
+    ("spark.sources.rocketmq_log", "RocketmqLogSource"),
+)
 """Modules and their DataSource classes."""
 
 

@@ -8,11 +8,19 @@ Tested by tests/spark/sources/test_rocketmq.py.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from remoting.body.message_queue import MessageQueue
@@ -32,6 +40,8 @@ from tools.message_puller import TOOLS_GROUP
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spark.sources.write import WritePlan
 
 BATCH_BYTES: Final = 8 << 20
 MOST_BATCH_BYTES: Final = 512 << 20
@@ -110,6 +120,28 @@ class RocketmqSource(ConfiguredSource):
             )
         start = parse_position(options.text("start") or LATEST, "start")
         return StreamReader(ReadPlan.of(options), schema, start, StreamRules.of(options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        from spark.sources.write import BatchWriter, refuse_overwrite
+
+        refuse_overwrite(overwrite)
+        return BatchWriter(self._write_plan(schema, uuid.uuid4().hex))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """A stream's writes; output mode complete would overwrite."""
+        from spark.sources.write import StreamWriter, refuse_overwrite
+
+        refuse_overwrite(overwrite)
+        return StreamWriter(self._write_plan(schema, ""))
+
+    def _write_plan(self, schema: StructType, write_id: str) -> WritePlan:
+        from spark.sources.write import WritePlan
+
+        options = Options(self.options, self.DEFAULTS.values)
+        return WritePlan.of(self.options, options, schema, write_id)
 
 
 class RangeTask(Shipped):

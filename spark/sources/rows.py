@@ -46,8 +46,8 @@ from store.message_properties import parse_properties
 UNIQ_KEY: Final = "UNIQ_KEY"
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
-_FIRST_MS: Final = -62_135_596_800_000
-_END_MS: Final = 253_402_300_800_000
+FIRST_MS: Final = -62_135_596_800_000
+END_MS: Final = 253_402_300_800_000
 """The years 1 to 9999, as Spark and Python have them; a time outside, from a client, is null."""
 _UNPACKED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 _HOSTS: Final = 10_000
@@ -57,7 +57,7 @@ class StoredMessage(msgspec.Struct, gc=False):
     """One message as a consumer gets it. Times in ms."""
 
     topic: str
-    broker_name: str
+    broker_name: str | None
     queue_id: int
     queue_offset: int
     physical_offset: int
@@ -100,7 +100,7 @@ def split_records(records: bytes) -> Iterator[CheckedRecord | str]:
 
 
 def messages_of(
-    record: CheckedRecord, broker_name: str, offset_delta: int = 0
+    record: CheckedRecord, broker_name: str | None, offset_delta: int = 0
 ) -> list[StoredMessage]:
     """The message of a record; of an inner batch all its messages."""
     body, problem = read_body(record.body, record.sys_flag)
@@ -160,7 +160,7 @@ def _each(get: Callable[[StoredMessage], Any]) -> Callable[..., pa.Array]:
 def _time(get: Callable[[StoredMessage], int]) -> Callable[..., pa.Array]:
     def make(messages: Sequence[StoredMessage], kind: pa.DataType) -> pa.Array:
         times = np.fromiter((get(message) for message in messages), np.int64, len(messages))
-        outside = (times < _FIRST_MS) | (times >= _END_MS)
+        outside = (times < FIRST_MS) | (times >= END_MS)
         times[outside] = 0
         return pa.array(times * 1000, pa.int64(), mask=outside).cast(kind)
 
