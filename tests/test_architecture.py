@@ -90,7 +90,7 @@ WINGS: dict[str, set[str]] = {
         "transaction",
     },
     "lite": {
-        *("offset", "pop", "processor", "store_access", "subscription", "topic"),
+        *("metrics", "offset", "pop", "processor", "store_access", "subscription", "topic"),
     },
     "pull": {
         *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),

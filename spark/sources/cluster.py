@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import BrokerData, TopicRouteData
@@ -64,6 +64,9 @@ PULL_COUNT: Final = 1024
 _BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 _REFUSALS: Final = ("AclException", "AuthenticationException", "AuthorizationException")
 """Brokers of 4.9 answer SYSTEM_ERROR with one of these in the remark, 5.x NO_PERMISSION."""
+
+
+_Header = TypeVar("_Header", bound=CommandCustomHeader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +172,14 @@ class Cluster:
         """The first offset of a queue."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         answer = self.ask(queue, RequestCode.GET_MIN_OFFSET, header)
-        return decode_header(GetMinOffsetResponseHeader, answer.response.ext_fields).offset
+        return self._header(GetMinOffsetResponseHeader, answer, queue).offset
 
     def max_offset(self, queue: MessageQueue) -> tuple[int, bool]:
         """The offset behind the last message of a queue, and whether a true master said so: a slave
         may lag behind."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         answer = self.ask(queue, RequestCode.GET_MAX_OFFSET, header)
-        found = decode_header(GetMaxOffsetResponseHeader, answer.response.ext_fields)
+        found = self._header(GetMaxOffsetResponseHeader, answer, queue)
         return found.offset, answer.is_master
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -186,7 +189,7 @@ class Cluster:
             topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
         )
         answer = self.ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return decode_header(SearchOffsetResponseHeader, answer.response.ext_fields).offset
+        return self._header(SearchOffsetResponseHeader, answer, queue).offset
 
     def group_offset(self, group: str, queue: MessageQueue) -> int | None:
         """The next offset that a group will consume; None: the broker knows no progress of it."""
@@ -200,8 +203,7 @@ class Cluster:
         answer = self.ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept)
         if answer.response.code != ResponseCode.SUCCESS:
             return None
-        fields = answer.response.ext_fields
-        return decode_header(QueryConsumerOffsetResponseHeader, fields).offset
+        return self._header(QueryConsumerOffsetResponseHeader, answer, queue).offset
 
     def commit_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Record a group's progress at the broker."""
@@ -238,7 +240,7 @@ class Cluster:
         )
         answer = self.ask(queue, RequestCode.PULL_MESSAGE, header, accept=PULL_STATUS)
         response = answer.response
-        found = decode_header(PullMessageResponseHeader, response.ext_fields)
+        found = self._header(PullMessageResponseHeader, answer, queue)
         return Pulled(
             response.code,
             found.next_begin_offset,
@@ -314,6 +316,10 @@ class Cluster:
             self.route(topic, fresh=True)
         except (NoTopicError, NoNameServerError):
             return
+
+    def _header(self, kind: type[_Header], answer: Answer, queue: MessageQueue) -> _Header:
+        with self._told(f"topic {queue.topic}, queue {queue.queue_id}, {answer.address}"):
+            return decode_header(kind, answer.response.ext_fields)
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

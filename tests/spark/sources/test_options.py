@@ -45,7 +45,7 @@ def test_secrets_are_no_options(name: str) -> None:
 @pytest.mark.parametrize("text", ["x", "1.5", "--1", "99", "3600001", "9" * 30, "٣٠٠"])
 def test_numbers(text: str) -> None:
     assert options(timeoutMs="100").connection().timeout_ms == 100
-    with pytest.raises(OptionError, match="option timeoutMs: .* is no number from 100 to 3600000"):
+    with pytest.raises(OptionError, match=r"option timeoutMs: .* is no number from 100 to 3600000"):
         options(timeoutMs=text).connection()
 
 
