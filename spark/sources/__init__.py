@@ -21,6 +21,8 @@
     log_rows         records of a file as Arrow batches; rows of damage          executors
     log_columns      ordinary records as columns, many at once                   executors
     stream           the format `rocketmq`: readStream                           both
+    rocketmq_dumps   the format `rocketmq_dumps`: metrics dumps, typed           both
+    dump_schema      its columns                                                 both
     write            the format `rocketmq`: write and writeStream                both
     outgoing         rows as messages to send                                    both
     queue_sender     sends them, at least once                                   executors
