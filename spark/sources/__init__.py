@@ -8,6 +8,7 @@
     positions        where a read starts and ends                                driver
     ranges           a range of a queue for each task                            driver
     queue_reader     a range as decoded messages; retention is never silent      executors
+    pulled_rows      ordinary records of pulls as columns, many at once          executors
     rows             the columns; messages to Arrow batches                      executors
     bodies           compressed bodies                                           executors
     pushed_filters   what of a WHERE clause the source does itself               both
