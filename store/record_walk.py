@@ -69,10 +69,10 @@ class RecordParts:
 _COLUMNS: Final = tuple(RecordParts.__slots__)
 
 
-def good_parts(view: memoryview, phy_offset: int, *, check_crc: bool) -> RecordParts:
+def good_parts(view: memoryview, phy_offset: int | None, *, check_crc: bool) -> RecordParts:
     """The good records that `view` begins with, up to the first that is not good or not whole.
 
-    phy_offset: of the log, of the view's first byte.
+    phy_offset: of the log, of the view's first byte; None: records of any places, as pulls bring.
     """
     at, _ = walk_sizes(view)
     parts = _lay_out(view, at, phy_offset)
@@ -123,7 +123,7 @@ def _strided(view: memoryview, dtype: str) -> NDArray[np.generic]:
     return np.ndarray((max(len(view) - kind.itemsize + 1, 0),), kind, view, 0, (1,))
 
 
-def _lay_out(view: memoryview, at: Int64Array, phy_offset: int) -> RecordParts:
+def _lay_out(view: memoryview, at: Int64Array, phy_offset: int | None) -> RecordParts:
     """The parts of the records at `at`, up to the first whose magic, place or sizes are wrong."""
     if not len(at):
         return RecordParts(*(at for _ in _COLUMNS))
@@ -151,7 +151,8 @@ def _lay_out(view: memoryview, at: Int64Array, phy_offset: int) -> RecordParts:
     lengths_at = topic_at + topic_sizes
     properties_sizes = _strided(view, ">i2")[np.clip(lengths_at, 0, size - 2)].astype(np.int64)
     good = (magics == MAGIC_V1) | is_v2
-    good &= raw["phy_offset"] == phy_offset + at
+    if phy_offset is not None:
+        good &= raw["phy_offset"] == phy_offset + at
     good &= (body_sizes >= 0) & (topic_sizes >= 0) & (properties_sizes >= 0)
     good &= lengths_at + 2 + properties_sizes == end
     parts = RecordParts(

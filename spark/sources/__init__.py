@@ -8,6 +8,7 @@
     positions        where a read starts and ends                                driver
     ranges           a range of a queue for each task                            driver
     queue_reader     a range as decoded messages; retention is never silent      executors
+    pulled_rows      ordinary records of pulls as columns, many at once          executors
     rows             the columns; messages to Arrow batches                      executors
     bodies           compressed bodies                                           executors
     pushed_filters   what of a WHERE clause the source does itself               both
@@ -22,6 +23,8 @@
     log_columns      ordinary records as columns, many at once                   executors
     stream           the format `rocketmq`: readStream                           both
     package_zip      what executors need, for --py-files                         no Spark
+    rocketmq_dumps   the format `rocketmq_dumps`: metrics dumps, typed           both
+    dump_schema      its columns                                                 both
     write            the format `rocketmq`: write and writeStream                both
     outgoing         rows as messages to send                                    both
     queue_sender     sends them, at least once                                   executors

@@ -41,7 +41,8 @@ from store.message_codec import (
 from store.record_arrays import Int64Array
 from tools.message_decoder import COMPRESSED
 
-_ODD: Final = HOSTS_V6_FLAGS | COMPRESSED | INNER_BATCH_FLAG
+ODD_FLAGS: Final = HOSTS_V6_FLAGS | COMPRESSED | INNER_BATCH_FLAG
+"""Records with one of these are read one by one."""
 DAMAGE_SCHEMA: Final = StructType(
     [
         StructField("kind", StringType()),
@@ -76,7 +77,8 @@ def lost_records(run: Run) -> Iterator[Damage]:
 
 
 def _lost(records: Ordinary) -> NDArray[np.bool_]:
-    found = (records.heads["sys_flag"] & TRANSACTION_MASK) == TRANSACTION_ROLLBACK
+    kinds = records.heads["sys_flag"] & TRANSACTION_MASK
+    found: NDArray[np.bool_] = kinds == TRANSACTION_ROLLBACK
     for row in np.flatnonzero(found).tolist():
         at = int(records.parts.body_at[row])
         found[row] = bytes(records.view[at : at + len(LOST_MARK)]) == LOST_MARK
@@ -103,7 +105,7 @@ class LogRows:
         chosen = self._choose(records)
         if not chosen.all():
             records = records.rows(chosen)
-        odd = (records.heads["sys_flag"] & _ODD) != 0
+        odd = (records.heads["sys_flag"] & ODD_FLAGS) != 0
         if odd.any():
             yield from self._odd_batches(run, records.parts.at[odd])
             records = records.rows(~odd)

@@ -18,9 +18,8 @@ from typing import Final
 
 from conf.installation import INSTALL_DIRECTORY
 
-ROOMS: Final = ("conf", "remoting", "spark/sources", "store", "tools")
+ROOMS: Final = ("conf", "remoting", "spark", "store", "tools")
 """Directories with every module that the formats import."""
-ALONE: Final = ("spark/__init__.py",)
 LIBRARIES: Final = ("pyarrow", "numpy", "msgspec", "selectors2", "zlib-ng", "lz4", "zstandard")
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 """Of every file: the same sources make the same zip."""
@@ -42,9 +41,8 @@ def write_zip(target: Path, home: Path = INSTALL_DIRECTORY) -> int:
 
 def modules(home: Path) -> Iterator[Path]:
     """Files that go into the zip, in the order of their names."""
-    for name in sorted((*ROOMS, *ALONE)):
-        place = home / name
-        yield from sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    for room in ROOMS:
+        yield from sorted((home / room).rglob("*.py"))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""read_range: the messages of a range of a queue, each once, or an error that says what is missing.
+"""RangeReader: the messages of a range of a queue, each once, or an error that says what is gone.
 
 Executors, in the one thread of a task and one that fetches the next pull meanwhile. What a broker
 answers is distrusted: offsets that do not advance, messages of other places. Holes of compacted and
@@ -15,18 +15,22 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remoting.response_code import ResponseCode
 from spark.sources.cluster import FIRST_PAUSE_S, LONGEST_PAUSE_S, Cluster, Pulled
 from spark.sources.errors import UnavailableError
 from spark.sources.losses import LossRule
+from spark.sources.pulled_rows import pulled_batch
 from spark.sources.ranges import Range
-from spark.sources.rows import StoredMessage, damage, messages_of, split_records
+from spark.sources.rows import BatchMaker, StoredMessage, damage, messages_of, split_records
 from spark.sources.topic_kind import has_holes
 from store.inner_batch import inner_num
 from store.message_codec import CheckedRecord
 from tools.message_puller import TOOLS_GROUP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -58,28 +62,59 @@ class RangeReader:
         self._queue = part.queue
         self._rules = rules
         self._wanted = wanted
+        self._is_whole = rules.expression == ALL
         self._has_holes: bool | None = None
         self._stalled_since: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
     def messages(self) -> Iterator[StoredMessage]:
         """The messages of the range in their order."""
-        part, is_whole = self._part, self._rules.expression == ALL
-        for offset, pulled in self._pulls():
-            expected = offset
-            for record in split_records(pulled.records):
-                if isinstance(record, str):
-                    self._damaged(record)
-                    continue
-                first = record.queue_offset + pulled.offset_delta
-                if is_whole and first > expected:
-                    self._hole(expected, min(first, part.end))
-                expected = first + inner_num(record.sys_flag, record.properties)
-                yield from self._messages(record, offset, pulled.offset_delta)
-            if is_whole and expected < (end := min(pulled.next_offset, part.end)):
-                self._hole(expected, end)
-        if not is_whole:
+        for each in self._pulls():
+            yield from self._of_pull(each)
+        if not self._is_whole:
             self._check_removed()
+
+    def batches(self, maker: BatchMaker, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The same as Arrow batches of about `most_bytes`: where nothing is left out, many records
+        at once, unless one of them is not ordinary."""
+        if not self._is_whole or self._wanted is not None:
+            yield from maker.batches(self.messages(), most_bytes)
+            return
+        for pulls in self._collected(most_bytes):
+            batch = pulled_batch(self._part, pulls, maker.arrow_schema)
+            if batch is not None:
+                yield batch
+            else:
+                messages = (message for each in pulls for message in self._of_pull(each))
+                yield from maker.batches(messages, most_bytes)
+
+    def _collected(self, most_bytes: int) -> Iterator[list[tuple[int, Pulled]]]:
+        """Pulls that have about so many bytes together."""
+        kept: list[tuple[int, Pulled]] = []
+        size = 0
+        for each in self._pulls():
+            kept.append(each)
+            size += len(each[1].records)
+            if size >= most_bytes:
+                yield kept
+                kept, size = [], 0
+        if kept:
+            yield kept
+
+    def _of_pull(self, each: tuple[int, Pulled]) -> Iterator[StoredMessage]:
+        (offset, pulled), end = each, self._part.end
+        expected = offset
+        for record in split_records(pulled.records):
+            if isinstance(record, str):
+                self._damaged(record)
+                continue
+            first = record.queue_offset + pulled.offset_delta
+            if self._is_whole and first > expected:
+                self._hole(expected, min(first, end))
+            expected = first + inner_num(record.sys_flag, record.properties)
+            yield from self._messages(record, offset, pulled.offset_delta)
+        if self._is_whole and expected < (following := min(pulled.next_offset, end)):
+            self._hole(expected, following)
 
     def _messages(
         self, record: CheckedRecord, begin: int, offset_delta: int
@@ -182,13 +217,3 @@ class RangeReader:
 
 
 _NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})
-
-
-def read_range(
-    cluster: Cluster,
-    part: Range,
-    rules: ReadRules,
-    wanted: Callable[[StoredMessage], bool] | None = None,
-) -> Iterator[StoredMessage]:
-    """The messages of a range that are `wanted`."""
-    return RangeReader(cluster, part, rules, wanted).messages()

@@ -32,7 +32,7 @@ from spark.sources.losses import LossRule
 from spark.sources.options import CONNECTION_OPTIONS, Connection, Options
 from spark.sources.positions import EARLIEST, LATEST, Position, offset_at, parse_position, resolve
 from spark.sources.pushed_filters import Pushed, push
-from spark.sources.queue_reader import ALL, ReadRules, read_range
+from spark.sources.queue_reader import ALL, RangeReader, ReadRules
 from spark.sources.ranges import Range, cut, range_of
 from spark.sources.rows import SCHEMA, BatchMaker, check_schema
 from spark.sources.topic_kind import selects_tags
@@ -160,8 +160,8 @@ class RangeTask(Shipped):
         maker = BatchMaker(self.schema)
         wants = self.pushed.wants if self.pushed.needs_a_look() else None
         with Cluster(self.plan.connection) as cluster:
-            messages = read_range(cluster, partition, self.plan.rules, wants)
-            yield from maker.batches(messages, self.plan.batch_bytes)
+            reader = RangeReader(cluster, partition, self.plan.rules, wants)
+            yield from reader.batches(maker, self.plan.batch_bytes)
 
 
 class BatchReader(RangeTask, DataSourceReader):

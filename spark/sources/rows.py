@@ -250,13 +250,13 @@ class BatchMaker:
     """Messages to Arrow record batches of the columns of a schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self._arrow = to_arrow_schema(schema, timezone="UTC")
-        self._makers = [(COLUMNS[each.name].make, each.type) for each in self._arrow]
+        self.arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        self._makers = [(COLUMNS[each.name].make, each.type) for each in self.arrow_schema]
 
     def batch(self, messages: Sequence[StoredMessage]) -> pa.RecordBatch:
         """One batch."""
         arrays = [make(messages, kind) for make, kind in self._makers]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
     def batches(
         self, messages: Iterable[StoredMessage], most_bytes: int

@@ -15,7 +15,7 @@ from remoting.request_code import RequestCode
 from spark.sources.cluster import Cluster
 from spark.sources.errors import DamagedMessageError, DataLossError, UnavailableError
 from spark.sources.losses import LossRule
-from spark.sources.queue_reader import ReadRules, read_range
+from spark.sources.queue_reader import RangeReader, ReadRules
 from spark.sources.ranges import Range
 from spark.sources.rows import StoredMessage
 from tests.spark.sources.fake_queues import FakeQueues
@@ -33,7 +33,7 @@ def read(
     wanted: Callable[[StoredMessage], bool] | None = None,
 ) -> list[int]:
     part = Range("T", "broker-g", 0, begin, end)
-    return [each.queue_offset for each in read_range(client, part, rules, wanted)]
+    return [each.queue_offset for each in RangeReader(client, part, rules, wanted).messages()]
 
 
 def change_pulls(stored: FakeQueues, change: Callable[[RemotingCommand], object]) -> None:
@@ -273,7 +273,7 @@ def test_offsets_of_a_logic_queue(client: Cluster, stored: FakeQueues) -> None:
 
     stored.cluster.answers[RequestCode.PULL_MESSAGE] = logical
     part = Range("T", "broker-g", 7, 1001, 1004)
-    found = list(read_range(client, part, FIRM))
+    found = list(RangeReader(client, part, FIRM).messages())
     assert [(each.queue_id, each.queue_offset) for each in found] == [
         (7, 1001),
         (7, 1002),
@@ -284,7 +284,7 @@ def test_offsets_of_a_logic_queue(client: Cluster, stored: FakeQueues) -> None:
 def test_a_task_that_is_stopped_in_the_middle(client: Cluster, stored: FakeQueues) -> None:
     """As by LIMIT: no thread stays."""
     stored.plain("T", 10)
-    messages: Any = read_range(client, Range("T", "broker-g", 0, 0, 10), FIRM)
+    messages: Any = RangeReader(client, Range("T", "broker-g", 0, 0, 10), FIRM).messages()
     assert next(messages).queue_offset == 0
     messages.close()
     assert client.max_offset(MessageQueue(topic="T", broker_name="broker-g", queue_id=0)) == (
