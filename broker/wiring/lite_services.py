@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from broker.lite.lite_acks import LiteAcks
+from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLagSources
 from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
 from broker.lite.lite_lifecycle_manager import LifecycleParts, LiteLifecycleManager
 from broker.lite.lite_manager_processor import LiteManagerProcessor, ManagerParts
@@ -109,6 +110,7 @@ class LiteServices:
         )
         self._dispatcher.registry = self._registry
         self.lifecycle: Final = self._make_lifecycle(path)
+        self.lags: Final = self._make_lags()
         self._pop = self._make_pop(path, hold_rights)
         self._waiters = PopLiteLongPollingService(self._pop.run_again, limits, monotonic_ms)
         self._pop.waiters = self._waiters
@@ -259,6 +261,19 @@ class LiteServices:
             )
         )
 
+    def _make_lags(self) -> LiteConsumerLagCalculator:
+        return LiteConsumerLagCalculator(
+            LiteLagSources(
+                lite_topics=self.lifecycle.lite_topics,
+                queues=self._queues,
+                store=self._store.access,
+                find_group=self._tables.groups.find,
+                group_names=self._tables.groups.group_names,
+                settings=lambda: self._settings,
+                monotonic_ms=self._resources.clock.monotonic_ms,
+            )
+        )
+
     def _make_manager(self) -> LiteManagerProcessor:
         store, tables, clock = self._store, self._tables, self._resources.clock
         lmq = store.log.lmq
@@ -270,6 +285,7 @@ class LiteServices:
                 lifecycle=self.lifecycle,
                 queues=self._queues,
                 store=store.access,
+                lags=self.lags,
                 find_topic=tables.topics.find,
                 topic_names=tables.topics.topic_names,
                 find_group=tables.groups.find,

@@ -7,11 +7,11 @@ seed: the same inputs every time, as far as the machine gets. Coverage-guided ru
 
 from __future__ import annotations
 
-import gc
-import logging
+import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,13 @@ from remoting.request_code import RequestCode
 from tests.broker.hot_path_world import send_request
 from tests.broker.route_world import built_controller
 from tests.broker.send.test_send_message_processor import batch_body
-from tests.fuzz import broker_rows, broker_world, namesrv_rows
+from tests.fuzz import bad_world, broker_rows, broker_world, namesrv_rows
 from tests.fuzz.campaign import has_coverage, run_guided, run_plain
 from tests.fuzz.corpus import CORPUS, CRASHES, inputs_of
-from tests.fuzz.execution import LONGEST_S, MOST_MEMORY, Execution
+from tests.fuzz.execution import Execution
 from tests.fuzz.mutation import frames_of
 from tests.fuzz.served_connection import request
 from tests.fuzz.table import MODULES, find_target
-from tests.fuzz.target import Stateless, Target
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "15"))
 LONG_SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
@@ -97,38 +96,11 @@ def test_what_is_kept_stays_small_and_belongs_to_a_target() -> None:
 # -- the judge: what it has to notice --------------------------------------------------------------
 
 
-class _Bad(Stateless):
-    """Serves nobody once it was asked to stop."""
-
-    def __init__(self) -> None:
-        super().__init__(self._take, (ValueError,))
-        self._stopped = False
-        self._kept: list[bytes] = []
-
-    def _take(self, data: bytes) -> None:
-        if data == b"refuse":
-            raise ValueError
-        if data == b"raise":
-            raise KeyError("an error of another kind")
-        if data == b"log":
-            self._log()
-        if data == b"spin":
-            until_s = time.thread_time() + LONGEST_S + 0.1
-            while time.thread_time() < until_s:
-                pass
-        if data == b"fill":
-            self._kept.append(b"x" * (MOST_MEMORY + (64 << 20)))
-        self._stopped |= data == b"stop"
-
-    def _log(self) -> None:
-
-        try:
-            raise OSError("caught by a guard")
-        except OSError:
-            logging.getLogger("a.guard").exception("failed")
-
-    def check(self) -> None:
-        assert not self._stopped
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    """A process that does nothing else."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
 
 
 @pytest.mark.parametrize(
@@ -140,22 +112,15 @@ class _Bad(Stateless):
         (b"log", "OSError"),
         (b"spin", "hang"),
         (b"fill", "memory"),
+        (b"collect", "memory"),
+        (b"pieces", "memory"),
         (b"stop", "neighbour"),
     ],
 )
-def test_what_is_a_finding(data: bytes, key: str | None) -> None:
-    target = Target(
-        name="bad",
-        what="a world with every fault",
-        world=lambda _root: _Bad(),
-        seeds=lambda: [b"fine"],
-        rooms=(),
-    )
-    gc.collect()  # Else what others left is freed meanwhile, and hides what this one takes.
-    with Execution(target) as execution:
-        finding = execution.run(data)
-        assert (finding and finding.key.partition(" ")[0].rstrip(":")) == key
-        assert execution.run(b"fine") is None, "the next input has a new world"
+def test_what_is_a_finding(data: bytes, key: str | None, elsewhere: ProcessPoolExecutor) -> None:
+    found, next_found = elsewhere.submit(bad_world.judged, data).result()
+    assert (found and found.partition(" ")[0].rstrip(":")) == key
+    assert next_found is None, "the next input has a new world"
 
 
 @pytest.mark.skipif(not has_coverage(), reason="atheris is not installed (pip install '.[fuzz]')")

@@ -158,11 +158,17 @@ class CommandProcess:
 class Driver(CommandProcess):
     """One JVM with the client of `version`; thread-safe."""
 
-    def __init__(self, version: str, directory: Path, jvm: Sequence[str] = ()) -> None:
-        """jvm: more of its options."""
+    def __init__(
+        self, version: str, directory: Path, jvm: Sequence[str] = (), home: Path | None = None
+    ) -> None:
+        """jvm: more of its options. home: where its mqadmin has conf/logback_tools.xml, and
+        conf/tools.yml if it signs; one of its own otherwise."""
         self.version = version
         self._directory = directory
-        options = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE, *jvm)
+        self.home = home or directory / "mqadmin"
+        # From the start on: 5.5's classes look once, at the first use of any client.
+        at_home = f"-Drocketmq.home.dir={self.home}"
+        options = (*QUICK_JVM, "-Xms64m", "-Xmx1g", *_REBALANCE, at_home, *jvm)
         command = java_command(driver_classpath(version), "interop.Driver", directory, jvm=options)
         super().__init__(f"driver-{version}", command, directory, {})
 
@@ -177,10 +183,9 @@ class Driver(CommandProcess):
 
     def mqadmin_texts(self, *arguments: str) -> tuple[str, str]:
         """The same, and what it prints to stderr."""
-        home = self._directory / "mqadmin"
-        (home / "conf").mkdir(parents=True, exist_ok=True)
-        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
-        answer = self.call("mqadmin", home=home, args=arguments, lines=0, limit_ms=_MQADMIN_MS)
+        (self.home / "conf").mkdir(parents=True, exist_ok=True)
+        (self.home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+        answer = self.call("mqadmin", args=arguments, lines=0, limit_ms=_MQADMIN_MS)
         if not answer["ended"]:
             raise DriverError(f"mqadmin {arguments} does not end: {answer['out']}{answer['err']}")
         return str(answer["out"]), str(answer["err"])

@@ -189,17 +189,24 @@ class ServerProcess:
         return [self.pid, *descendants]
 
     def log_tail(self, size: int = 3000) -> str:
-        """Whether it lives, and the end of what it printed."""
+        """Whether it lives, and the end of what it printed and logged."""
         if not self.log_path.exists():
             return ""
-        text = self.log_path.read_bytes()[-size:].decode(errors="replace")
         status = self._popen.poll() if self._popen is not None else "stopped"
         state = "running" if status is None else f"ended: {status}"
-        return f"--- {self.name} ({state}): {self.log_path}\n{text}"
+        parts = [f"--- {self.name} ({state}): {self.log_path}\n{_end_of(self.log_path, size)}"]
+        # A Java server says there, and nowhere else, why it does not start.
+        for path in sorted(self.log_path.parent.glob("java-home/logs/**/*.log")):
+            parts.append(f"--- {path}\n{_end_of(path, size)}")
+        return "\n".join(parts)
 
     def _forget(self) -> None:
         self._popen = None
         _LIVING.discard(self)
+
+
+def _end_of(path: Path, size: int) -> str:
+    return path.read_bytes()[-size:].decode(errors="replace")
 
 
 def _signal(pid: int, number: int) -> None:

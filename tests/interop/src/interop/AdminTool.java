@@ -22,15 +22,11 @@ final class AdminTool {
     }
 
     /**
-     * home (a directory with conf/logback_tools.xml), args, limit_ms; lines: a command that goes on for ever is
-     * interrupted when it has printed so many. Answers {"out", "err", "ended"}: ended is false when it took longer
-     * than limit_ms. Arguments that the command does not take end the JVM.
+     * args, limit_ms; lines: a command that goes on for ever is interrupted when it has printed so many. Answers
+     * {"out", "err", "ended"}: ended is false when it took longer than limit_ms. Arguments that the command does not
+     * take end the JVM. rocketmq.home.dir of this JVM must have conf/logback_tools.xml.
      */
     private synchronized Object run(JSONObject a) throws Exception {
-        String home = a.getString("home"), before = System.setProperty("rocketmq.home.dir", home);
-        if (before != null && !before.equals(home)) {
-            throw new IllegalArgumentException("mqadmin of this JVM keeps its first home, " + before);
-        }
         forgetCommands();
         String[] args = a.getJSONArray("args").toArray(new String[0]);
         ByteArrayOutputStream out = new ByteArrayOutputStream();
