@@ -289,7 +289,11 @@ class Cluster:
         body: bytes,
     ) -> tuple[Answer | None, list[str]]:
         failures = []
-        for address, is_master in self.members(queue.topic, queue.broker_name):
+        try:
+            members = self.members(queue.topic, queue.broker_name)
+        except (NoTopicError, NoNameServerError) as error:  # a task may start in a failover
+            return None, [str(error)]
+        for address, is_master in members:
             try:
                 with self._told(f"topic {queue.topic}, queue {queue.queue_id}"):
                     response = self.admin.call(
