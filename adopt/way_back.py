@@ -3,7 +3,7 @@
     copy     (--to) all files but consume queues and JSON tables
     tables   topics, groups and offsets as the databases of config v1
     queues   a database with where those queues go on that have no message any more; Java's start
-             builds the units from the log, as it does where it finds no checkpoint
+             builds the units from the log, all of it as the checkpoint says
     aside    (--in-place) consume queues and JSON tables, moved to adopt.aside.<n>: Java merges JSON
              that is newer than its databases, and reads nothing of ours
     compare  what the databases say with what was counted
@@ -25,7 +25,7 @@ from typing import Final
 from adopt.adoption import Comparison, Step, Work
 from adopt.config_tables import JSON_NAMES, V1_NAMES, read_json, read_v1, v1_databases
 from adopt.log_survey import survey_log
-from adopt.rocks_codec import Bound, encode_bound
+from adopt.rocks_codec import CHECKPOINT_TOPIC, Bound, encode_bound
 from adopt.rocks_database import Entry, is_database, write_database
 from adopt.rocks_queues import read_bounds
 from adopt.state import AdoptionState
@@ -37,6 +37,8 @@ from store.mapped_file import sync_directory
 _QUEUES: Final = "consumequeue"
 _MADE: Final = ".mqadopt.part"
 _NAMED: Final = 5
+_FILES_OF_55: Final = 10
+"""commitLogRecoverMaxNum, if nobody sets it; 5.3 has no such bound."""
 
 
 def problems_back(facts: StoreFacts) -> Iterator[str]:
@@ -72,7 +74,16 @@ def notes_back(facts: StoreFacts) -> Iterator[str]:
     """What the operator should know."""
     if (facts.root / "batchconsumequeue").is_dir():
         yield "topics with batch queues get plain units: Java's RocksDB queues know no others"
-    yield "set storeType=defaultRocksDB and leave configManagerVersion at v1"
+    if facts.log is not None and facts.log.files > _FILES_OF_55:
+        yield (
+            f"5.5 builds queues from the last {_FILES_OF_55} files of a log only: set "
+            f"commitLogRecoverMaxNum={facts.log.files} for its first start, else messages of the "
+            "older files are in no queue"
+        )
+    yield (
+        "set storeType=defaultRocksDB, leave configManagerVersion at v1, and leave "
+        "enableAcceleratedRecovery out until Java has been started and stopped once"
+    )
 
 
 class WayBack(Work):
@@ -108,6 +119,9 @@ class WayBack(Work):
             for topic, queue_id, following in self._queue_ends(state)
             if following > ends.get((topic, queue_id), 0)
         ]
+        # Java dispatches what is behind this place, and takes 0 where nothing is said: it would
+        # pass over the first record of a log that begins there.
+        bounds.append(Bound(CHECKPOINT_TOPIC, 0, True, -1, 0))
         families: dict[str, list[Entry]] = {
             "default": [],
             "offset": sorted(encode_bound(bound) for bound in bounds),

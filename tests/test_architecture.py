@@ -123,7 +123,7 @@ SPARK_MAY_IMPORT: dict[str, set[str]] = {
     "figures": {"config", "dumps"},
     "page": {"figures"},
     "prometheus_import": {"dumps"},
-    "sources": set(),
+    "sources": {"dumps"},
     "job": {"config", "dumps", "evidence", "figures", "page"},
     "command": {
         *("config", "dumps", "evidence", "figures", "job", "page", "prometheus_import"),

@@ -49,11 +49,8 @@ class _Run:
 
     first: tuple[Sample, GroupRow]
     last: tuple[Sample, GroupRow]
-
-    @property
-    def is_over_edge(self) -> bool:
-        """Whether it begins before the window and ends in it, or begins in it and ends behind."""
-        return self.first[0].in_window != self.last[0].in_window
+    is_over_edge: bool = False
+    """It is from one line to the next one, and an edge of the window lies between the looks."""
 
     def bounds(self) -> tuple[int, int]:
         """Epoch ms of those two looks."""
@@ -155,12 +152,19 @@ class _Reader:
         now, last = (sample, row), tally.runs[-1].last if tally.is_running else None
         if last is None or not _is_above(row, last[1]):
             tally.runs.append(_Run(now, now))
-        elif tally.runs[-1].is_over_edge or last[0].in_window != sample.in_window:
+        elif (is_over := self._is_inside(last) != self._is_inside(now)) or (
+            tally.runs[-1].is_over_edge
+        ):
             # Of what is told over an edge of the window nobody knows on which side it was.
-            tally.runs.append(_Run(last, now))
+            tally.runs.append(_Run(last, now, is_over))
         else:
             tally.runs[-1].last = now
         tally.is_running = True
+
+    def _is_inside(self, told: tuple[Sample, GroupRow]) -> bool:
+        """Whether the look was in the window."""
+        sample, row = told
+        return self._day.w0_ms <= sample.ts - row.looked_ms < self._day.w1_ms
 
 
 def _goes_on(sample: Sample) -> bool:

@@ -22,6 +22,9 @@
     log_rows         records of a file as Arrow batches; rows of damage          executors
     log_columns      ordinary records as columns, many at once                   executors
     stream           the format `rocketmq`: readStream                           both
+    package_zip      what executors need, for --py-files                         no Spark
+    rocketmq_dumps   the format `rocketmq_dumps`: metrics dumps, typed           both
+    dump_schema      its columns                                                 both
     write            the format `rocketmq`: write and writeStream                both
     outgoing         rows as messages to send                                    both
     queue_sender     sends them, at least once                                   executors

@@ -216,7 +216,7 @@ def _pairs(
     is_row_end = order < len(ends)
     starts = np.zeros(len(piece_ends), np.int64)
     starts[1:] = np.where(is_row_end, piece_ends, piece_ends + 1)[:-1]
-    rows = np.cumsum(is_row_end) - is_row_end
+    rows: Int64Array = np.cumsum(is_row_end) - is_row_end
     middles = np.append(np.flatnonzero(data == _NAME_END), len(data))
     name_ends = middles[np.searchsorted(middles, np.minimum(starts, len(data)))]
     good = (name_ends > starts) & (name_ends + 1 < piece_ends)

@@ -77,7 +77,8 @@ def lost_records(run: Run) -> Iterator[Damage]:
 
 
 def _lost(records: Ordinary) -> NDArray[np.bool_]:
-    found = (records.heads["sys_flag"] & TRANSACTION_MASK) == TRANSACTION_ROLLBACK
+    kinds = records.heads["sys_flag"] & TRANSACTION_MASK
+    found: NDArray[np.bool_] = kinds == TRANSACTION_ROLLBACK
     for row in np.flatnonzero(found).tolist():
         at = int(records.parts.body_at[row])
         found[row] = bytes(records.view[at : at + len(LOST_MARK)]) == LOST_MARK

@@ -177,8 +177,7 @@ class QueueSender:
             if name in failed:
                 if time.monotonic() + pause_s > deadline:
                     raise RowError(
-                        f"{self._named(rows)} not stored for {retry_ms} ms (option retryMs): "
-                        f"{failure}"
+                        f"{_named(rows)}: not stored for {retry_ms} ms (option retryMs): {failure}"
                     )
                 self._cluster.pause(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -212,7 +211,7 @@ class QueueSender:
         items: Sequence[bytes],
     ) -> None:
         """One of a batch may be at fault, or the batch is too long: each is sent alone."""
-        told = refusal(error, self._named(rows), self._cluster.connection)
+        told = refusal(error, _named(rows), self._cluster.connection)
         if isinstance(told, NoRightError) or len(rows) == 1:
             raise told if isinstance(told, NoRightError) else RowError(str(told)) from None
         for row in rows:
@@ -274,6 +273,7 @@ class QueueSender:
         code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
         return header, code, b"".join(items) if is_batch else row.body
 
-    def _named(self, rows: Sequence[OutgoingRow]) -> str:
-        more = f" to row {rows[-1].number}" if len(rows) > 1 else ""
-        return f"{rows[0]}{more}, {self.sent} rows before are stored:"
+
+def _named(rows: Sequence[OutgoingRow]) -> str:
+    more = f" to row {rows[-1].number}" if len(rows) > 1 else ""
+    return f"{rows[0]}{more}"

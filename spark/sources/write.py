@@ -10,6 +10,7 @@ Tested by tests/spark/sources/test_write.py.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,17 +103,20 @@ class _Writer(Shipped):
     def send(self, batches: Iterator[pa.RecordBatch], write_id: str, partition: int) -> Stored:
         """All rows of a task, in their order. SourceError, which names the row."""
         count = 0
+        first = next(batches, None)
+        if first is None:
+            return Stored(0, 0)
         with Cluster(self.plan.connection) as cluster:
             sender = QueueSender(cluster, self.plan.sending)
             try:
-                for batch in batches:
+                for batch in itertools.chain((first,), batches):
                     for row in self.plan.rows.messages(batch, count):
                         row.properties[ROW_ID] = row_id(write_id, partition, row)
                         sender.put(row)
                     count += batch.num_rows
                 sender.flush()
             except SourceError as error:
-                stored = f"of this try {sender.sent} rows were stored, and stay"
+                stored = f"{sender.sent} rows of this try are stored, and stay"
                 raise type(error)(f"task {partition}: {error}; {stored}") from None
         return Stored(sender.sent, sender.degraded)
 

@@ -29,6 +29,8 @@ def check(files: Path, back: Path) -> None:
     assert not any(path.is_dir() for path in (back / "consumequeue").iterdir())
     name = "commitlog/" + "0" * 20
     assert (back / name).read_bytes() == (files / name).read_bytes()
+    # Java builds what is behind it: all of the log, whose first record is at 0.
+    assert read_bounds(back / "consumequeue").checkpoint == -1
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])

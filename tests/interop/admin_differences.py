@@ -35,9 +35,9 @@ _OF_5: Final = {
 }
 _OF_5_5: Final = {
     "getBrokerLiteInfo": (
-        "fewer of `#OrderInfoCount` (what is wholly acknowledged is forgotten), `#CQTableSize` "
-        "(queues with messages, not those that were asked for) and `#OffsetTableSize` (no offset "
-        "in a lite topic without messages)"
+        "smaller counts of what is out (what is wholly acknowledged is forgotten), of queues "
+        "(those with messages, not all that were asked for) and of offsets (none in a lite topic "
+        "without messages)"
     ),
 }
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -123,8 +123,8 @@ def _runs(key: tuple[str, str], pairs: list[Pair]) -> Iterator[Pair]:
     for a, b in pairs:
         if key not in _rows(a) or key not in _rows(b) or not _rises(_rows(a)[key], _rows(b)[key]):
             continue
-        is_edge = a.in_window != b.in_window
-        was_edge = run is not None and run[0].in_window != run[1].in_window
+        is_edge = _is_inside(a, key) != _is_inside(b, key)
+        was_edge = run is not None and _is_inside(run[0], key) != _is_inside(run[1], key)
         if run is not None and run[1] is a and not is_edge and not was_edge:
             run = run[0], b
             continue
@@ -133,6 +133,12 @@ def _runs(key: tuple[str, str], pairs: list[Pair]) -> Iterator[Pair]:
         run = a, b
     if run is not None:
         yield run
+
+
+def _is_inside(sample: Sample, key: tuple[str, str]) -> bool:
+    """Whether its look was in the window."""
+    look: int = sample.ts - _rows(sample)[key]["looked_ms"]
+    return sample.window.w0 <= look < sample.window.w1
 
 
 def _rises(now: Json, later: Json) -> bool:

@@ -1,7 +1,7 @@
 """Consumer lag of a day: what runs of lines prove, and what is made of it.
 
-Ten minutes with a line each 5 s, none of them at an edge, written by what day_groups.py says that a
-broker counts of pauses that a person can read.
+Ten minutes with a line each 5.3 s, none of them at an edge, written by what day_groups.py says that
+a broker counts of pauses that a person can read.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def lines_of(
     since_ms: int = -60_000,
     until_ms: int = 605_000,
 ) -> list[Line]:
-    """One life with a line every 5 s, the first one 7 s behind its start."""
+    """One life with a line every 5.3 s."""
     life, counter = Life(start_ms=W0 + since_ms, marks=True), counted(list(consumers), since_ms)
     found = []
-    for ms in range(since_ms + 7_000, until_ms + 1, 5_000):
+    for ms in range(since_ms + 7_100, until_ms + 1, 5_300):
         line = life.line(W0 + ms, groups=counter.groups(W0 + ms))
         change(line)
         found.append(line)
@@ -63,13 +63,16 @@ def pausing(*pauses: Span, name: str = "g", every_ms: int = 10, **ends: int) -> 
     return Consumer(name, every_ms, spans, **{key: W0 + at * S for key, at in ends.items()})
 
 
-def lags_of(lines: Iterable[Line]) -> Lags:
+def lags_of(lines: Iterable[Line], untold: int | None = None) -> Lags:
+    """`untold`: the place of a sample that nobody wrote."""
     by_date: dict[datetime.date, list[bytes]] = {}
     for line in lines:
         date = datetime.datetime.fromtimestamp(line["ts"] / 1000, datetime.UTC).date()
         by_date.setdefault(date, []).append(json.dumps(line).encode())
     samples = read_samples([FileLines("f", *one) for one in by_date.items()], DAY)
     assert not samples.bad
+    if untold is not None:
+        samples.masters.samples[untold].is_line = False
     return consumer_lags(samples.masters, DAY)
 
 
@@ -86,7 +89,7 @@ def messages(row: dict[str, Any], bound: int) -> tuple[int, int, int]:
 
 def test_a_day_without_a_pause_is_known_whole() -> None:
     (row,) = lags_of(lines_of(pausing())).rows
-    assert (row["consumer_group"], row["topic"], row["lines"]) == ("g", "T", 120)
+    assert (row["consumer_group"], row["topic"], row["lines"]) == ("g", "T", 114)
     assert (row["messages_max"], row["age_max_ms"], row["absent_s"]) == (0, 0, 0)
     assert [ages(row, bound) for bound in AGE_LE] == [(600_000, 0, 0)] * len(AGE_LE)
     assert [messages(row, bound) for bound in MESSAGES_LE] == [(600_000, 0, 0)] * len(MESSAGES_LE)
@@ -124,7 +127,7 @@ def test_over_an_edge_of_the_window_only_what_is_sure_counts() -> None:
 
 def test_time_before_the_first_look_and_behind_the_last_line_is_unknown() -> None:
     (row,) = lags_of(lines_of(pausing(), since_ms=100_000, until_ms=400_000)).rows
-    assert ages(row, 10_000) == (290_000, 0, 310_000)
+    assert ages(row, 10_000) == (292_000, 0, 308_000)
 
 
 def test_a_restart_is_unknown_and_no_more() -> None:
@@ -158,7 +161,7 @@ def test_what_lines_leave_out_is_not_absent() -> None:
         line["groups"]["left_out"] = 3
 
     found = lags_of(lines_of(pausing(name="new", since=200), change=leave_out))
-    assert (found.left_out, found.lines, found.rows[0]["absent_s"]) == (3, 120, 0)
+    assert (found.left_out, found.lines, found.rows[0]["absent_s"]) == (3, 114, 0)
     assert ages(found.rows[0], 10_000)[2] >= 199_000
 
 
@@ -170,6 +173,22 @@ def test_a_clock_that_was_set_proves_nothing_of_that_moment() -> None:
     (row,) = lags_of(lines_of(pausing(), change=set_back)).rows
     # Twice 100 s have been shown as one, and what was hidden may have been anything.
     assert ages(row, 10_000)[2] >= 100_000
+
+
+def test_a_clock_that_was_set_forward_leaves_a_hole() -> None:
+    def set_forward(line: Line) -> None:
+        if line["ts"] >= W0 + 300_000:
+            line["ts"] += 100_000
+
+    (row,) = lags_of(lines_of(pausing(), change=set_forward)).rows
+    assert 100_000 <= ages(row, 10_000)[2] <= 106_000
+
+
+def test_what_nobody_wrote_tells_nothing() -> None:
+    lines = lines_of(pausing())
+    whole, some = lags_of(lines).rows[0], lags_of(lines, untold=50).rows[0]
+    assert some["lines"] == whole["lines"] - 1
+    assert ages(some, 10_000)[2] >= 10_000
 
 
 def test_counters_that_fall_begin_anew() -> None:
@@ -210,7 +229,7 @@ def test_more_names_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_lines(change: dict[str, Any], words: str) -> None:
-    (line,) = lines_of(pausing(), until_ms=-53_000)
+    (line,) = lines_of(pausing(), until_ms=-52_000)
     if "groups" in change:
         line |= change
     else:
@@ -220,7 +239,7 @@ def test_bad_lines(change: dict[str, Any], words: str) -> None:
 
 
 def test_lines_of_version_1_tell_of_no_groups() -> None:
-    (line,) = lines_of(pausing(), until_ms=-53_000)
+    (line,) = lines_of(pausing(), until_ms=-52_000)
     line["v"] = 1
     assert decode_groups(decode_line(json.dumps(line).encode(), T0)) is None
 
@@ -267,7 +286,7 @@ def test_a_promise_of_messages_and_of_an_age() -> None:
 def test_time_in_which_it_was_not_there_is_not_asked() -> None:
     lags = lags_of(lines_of(pausing((0, 900), since=500)))
     (found,) = judge(lags, seconds=600)
-    assert "of 10.3 s allowed" in found.text
+    assert "of 10.2 s allowed" in found.text
 
 
 def test_nobody_is_meant() -> None:
