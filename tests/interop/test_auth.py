@@ -23,12 +23,17 @@ import pytest
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.signature import RequestSigner
+from spark.sources.errors import NoRightError
 from tests.interop import harness
 from tests.interop.accounts import ACCOUNTS
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_5
+from tests.interop.processes import wait_until
+from tests.interop.spark_rows import read_rows
 from tests.support.our_broker import FrameClient
+from tests.tools.fake_cluster import running_cluster
+from tests.tools.stored_queues import StoredQueues
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -461,6 +466,63 @@ def test_a_client_with_its_rights_only(client: Client, pair: Pair) -> None:
         assert "Topic:Other" in problem(client, "Other", application)
         asker.ask(Code.AUTH_UPDATE_USER, {"username": "app"}, {"userStatus": "disable"})
         assert "User:app is disabled." in problem(client, topic, application)
+
+
+TOPIC_FIELDS: Final = {
+    "topic": "Sparks",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
+SEND_FIELDS: Final = {
+    "a": "P",
+    "b": "Sparks",
+    "c": "TBW102",
+    "d": "1",
+    "e": "0",
+    "f": "0",
+    "g": "1",
+    "h": "0",
+    "i": "u_seq\x011",
+    "j": "0",
+    "k": "false",
+    "l": "16",
+    "m": "false",
+}
+
+
+def test_spark_reads_with_its_rights_only(pair: Pair, tmp_path: Path) -> None:
+    """docs/spark_sources.md: Sub and Get of the topic, Sub of the group. A name server that wants
+    no account stands before each broker."""
+    keys = tmp_path / "spark.yml"
+    for broker in (pair.java, pair.ours):
+        with broker.client() as client, running_cluster() as names:
+            asker = Asker(client)
+            assert asker.ask(17, TOPIC_FIELDS)[0] == 0
+            request = RemotingCommand.request(310, dict(SEND_FIELDS), b"x")
+            RequestSigner(*ROOT).sign(request)
+            assert client.call(310, request.ext_fields, b"x").code == 0
+            route = StoredQueues(names)
+            route.topic("Sparks")
+            route.routes["Sparks"].broker_datas[0].broker_addrs[0] = broker.address
+            with pytest.raises(NoRightError, match="refuses unsigned requests"):
+                read_rows(names.address, "Sparks")
+            keys.write_text("accessKey: spark\nsecretKey: spark-secret\n")
+            with pytest.raises(NoRightError, match="refuses the account spark"):
+                read_rows(names.address, "Sparks", aclFile=str(keys))
+            asker.create_user("spark")
+            with pytest.raises(NoRightError, match="refuses the account spark"):
+                read_rows(names.address, "Sparks", aclFile=str(keys))
+            entries = policy(("Topic:Sparks", "Sub,Get", "Allow"), ("Group:*", "Sub", "Allow"))
+            made = acl(entries, subject="User:spark")
+            assert asker.ask(Code.AUTH_CREATE_ACL, {"subject": "User:spark"}, made)[0] == 0
+            wait_until(lambda: read_rows(names.address, "Sparks", aclFile=str(keys)), "the message")
+            (row,) = read_rows(names.address, "Sparks", aclFile=str(keys))
+            assert row["body"] == b"x"
 
 
 def test_ours_keeps_them_in_files_of_its_own(pair: Pair) -> None:

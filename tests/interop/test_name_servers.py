@@ -113,9 +113,9 @@ def _read_inner_batches(pair: Client) -> None:
         create(client, topic, queues=2)
     wait_until(lambda: pair._has_route(topic), f"route of {topic}")
     sent = pair.producer().send(topic, "batch", 90)
+    received = pair.push(topic).wait_for(90)
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="7")
     assert sorted((e.seq, e.digest) for e in rows) == sorted((e.seq, e.digest) for e in sent)
-    received = pair.push(topic).wait_for(90)
     # Java's consumer leaves out whose record they are of.
     unnamed = [replace(entry, offset_msg_id="null") for entry in rows]
     assert sorted(unnamed, key=_place) == sorted(received, key=_place)
