@@ -15,7 +15,7 @@ from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, Entry
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_entries
+from tests.interop.spark_rows import read_entries, write_rows
 from tests.interop.test_batch_queues import create
 from tests.interop.test_transactions import COMMIT, ROLLBACK, TransactionProducer
 from tests.support.our_broker import FrameClient
@@ -66,6 +66,7 @@ def test_registers_serves_and_leaves(pair: Client) -> None:
     received = consumer.wait_for(200)
     assert sorted((e.seq, e.digest) for e in received) == sorted((e.seq, e.digest) for e in sent)
     _read_by_spark(pair)
+    _write_by_spark(pair)
     pair.cluster.broker.stop()
     gone = "the stopped broker is gone from the name server"
     wait_until(lambda: registered(pair.driver, pair.namesrv) == {}, gone)
@@ -84,6 +85,20 @@ def _read_by_spark(pair: Client) -> None:
     assert sorted(tagged, key=_place) == [e for e in sorted(rows, key=_place) if e.note == "TagA"]
     if pair.cluster.broker.kind == "java-5.5":
         _read_inner_batches(pair)
+
+
+def _write_by_spark(pair: Client) -> None:
+    """What a task of df.write sends a Java consumer gets, once, and a shard in its order."""
+    topic = pair.topic()
+    write_rows(pair.namesrv, topic, 300)
+    received = pair.push(topic).wait_for(300)
+    assert sorted(entry.seq for entry in received) == list(range(300))
+    rows = read_entries(pair.namesrv, topic)
+    assert sorted(rows, key=_place) == sorted(received, key=_place)
+    for customer in range(7):
+        found = [e for e in sorted(rows, key=_place) if e.seq % 7 == customer and e.seq % 50 != 49]
+        assert len({entry.queue_id for entry in found}) == 1
+        assert [entry.seq for entry in found] == sorted(entry.seq for entry in found)
 
 
 def _place(entry: Entry) -> tuple[int, int]:
