@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import Filter
+from pyspark.sql.datasource import EqualTo, Filter
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -23,7 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from spark.sources import rocketmq_log as log
+from spark.sources.log_rows import DAMAGE_SCHEMA
 from spark.sources.rocketmq import PushingReader, RocketmqSource
+from spark.sources.rocketmq_log import RocketmqLogSource
 from spark.sources.rows import SCHEMA
 from tests.interop.driver import Entry
 
@@ -49,6 +53,22 @@ def read_entries(
 ) -> list[Entry]:
     """The same as entries of a consumer's ledger."""
     return [_entry(row) for row in read_rows(namesrv, topic, filters, **options)]
+
+
+def read_log_entries(store: Path, broker_name: str, topic: str) -> list[Entry]:
+    """The same of the store's commit log, which a broker may be writing; it has no damage."""
+    options = {"path": str(store), "live": "true", "brokerName": broker_name}
+    plain: Any = RocketmqLogSource(options).reader(SCHEMA)
+    reader = log.PushingReader(plain.options, SCHEMA)
+    reader.pushFilters([EqualTo(("topic",), topic)])
+    damage: Any = RocketmqLogSource(options | {"table": "damage"}).reader(DAMAGE_SCHEMA)
+    assert [row for part in damage.partitions() for row in damage.read(part)] == []
+    return [
+        _entry(row)
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
 
 
 def write_rows(namesrv: str, topic: str, count: int) -> None:

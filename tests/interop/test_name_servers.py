@@ -15,7 +15,7 @@ from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, Entry
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_entries, write_rows
+from tests.interop.spark_rows import read_entries, read_log_entries, write_rows
 from tests.interop.test_batch_queues import create
 from tests.interop.test_transactions import COMMIT, ROLLBACK, TransactionProducer
 from tests.support.our_broker import FrameClient
@@ -81,10 +81,16 @@ def _read_by_spark(pair: Client) -> None:
     assert len(received) == count
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="70", batchBytes="10000")
     assert sorted(rows, key=_place) == sorted(received, key=_place)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     tagged = read_entries(pair.namesrv, topic, [EqualTo(("tags",), "TagA")])
     assert sorted(tagged, key=_place) == [e for e in sorted(rows, key=_place) if e.note == "TagA"]
     if pair.cluster.broker.kind == "java-5.5":
         _read_inner_batches(pair)
+
+
+def _read_log(pair: Client, topic: str) -> list[Entry]:
+    """From the files of the running broker (rocketmq_log)."""
+    return read_log_entries(pair.cluster.broker.store_dir, "broker-pair", topic)
 
 
 def _write_by_spark(pair: Client) -> None:
@@ -130,6 +136,7 @@ def _read_inner_batches(pair: Client) -> None:
     sent = pair.producer().send(topic, "batch", 90)
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="7")
     assert sorted((e.seq, e.digest) for e in rows) == sorted((e.seq, e.digest) for e in sent)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     received = pair.push(topic).wait_for(90)
     # Java's consumer leaves out whose record they are of.
     unnamed = [replace(entry, offset_msg_id="null") for entry in rows]
