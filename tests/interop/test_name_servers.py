@@ -15,7 +15,7 @@ from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, Entry
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_entries
+from tests.interop.spark_rows import read_entries, read_log_entries, write_rows
 from tests.interop.test_batch_queues import create
 from tests.interop.test_transactions import COMMIT, ROLLBACK, TransactionProducer
 from tests.support.our_broker import FrameClient
@@ -66,6 +66,7 @@ def test_registers_serves_and_leaves(pair: Client) -> None:
     received = consumer.wait_for(200)
     assert sorted((e.seq, e.digest) for e in received) == sorted((e.seq, e.digest) for e in sent)
     _read_by_spark(pair)
+    _write_by_spark(pair)
     pair.cluster.broker.stop()
     gone = "the stopped broker is gone from the name server"
     wait_until(lambda: registered(pair.driver, pair.namesrv) == {}, gone)
@@ -80,10 +81,30 @@ def _read_by_spark(pair: Client) -> None:
     assert len(received) == count
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="70", batchBytes="10000")
     assert sorted(rows, key=_place) == sorted(received, key=_place)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     tagged = read_entries(pair.namesrv, topic, [EqualTo(("tags",), "TagA")])
     assert sorted(tagged, key=_place) == [e for e in sorted(rows, key=_place) if e.note == "TagA"]
     if pair.cluster.broker.kind == "java-5.5":
         _read_inner_batches(pair)
+
+
+def _read_log(pair: Client, topic: str) -> list[Entry]:
+    """From the files of the running broker (rocketmq_log)."""
+    return read_log_entries(pair.cluster.broker.store_dir, "broker-pair", topic)
+
+
+def _write_by_spark(pair: Client) -> None:
+    """What a task of df.write sends a Java consumer gets, once, and a shard in its order."""
+    topic = pair.topic()
+    write_rows(pair.namesrv, topic, 300)
+    received = pair.push(topic).wait_for(300)
+    assert sorted(entry.seq for entry in received) == list(range(300))
+    rows = read_entries(pair.namesrv, topic)
+    assert sorted(rows, key=_place) == sorted(received, key=_place)
+    for customer in range(7):
+        found = [e for e in sorted(rows, key=_place) if e.seq % 7 == customer and e.seq % 50 != 49]
+        assert len({entry.queue_id for entry in found}) == 1
+        assert [entry.seq for entry in found] == sorted(entry.seq for entry in found)
 
 
 def _place(entry: Entry) -> tuple[int, int]:
@@ -116,6 +137,7 @@ def _read_inner_batches(pair: Client) -> None:
     received = pair.push(topic).wait_for(90)
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="7")
     assert sorted((e.seq, e.digest) for e in rows) == sorted((e.seq, e.digest) for e in sent)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     # Java's consumer leaves out whose record they are of.
     unnamed = [replace(entry, offset_msg_id="null") for entry in rows]
     assert sorted(unnamed, key=_place) == sorted(received, key=_place)
