@@ -22,6 +22,7 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 FORMATS: Final = (
     ("spark.sources.rocketmq", "RocketmqSource"),
     ("spark.sources.rocketmq_log", "RocketmqLogSource"),
+    ("spark.sources.rocketmq_lag", "RocketmqLagSource"),
 )
 """Modules and their DataSource classes."""
 
