@@ -91,6 +91,7 @@ def _read_by_spark(pair: Client) -> None:
 def _lag_by_spark(pair: Client, topic: str, consumer: Consumer) -> None:
     """Asked one by one (208) and all at once (317): first the group has consumed everything, then,
     with nobody online, it has not."""
+    group = consumer.group
 
     def lags(of: str) -> list[dict[str, Any]]:
         rows = read_lags(pair.namesrv, of, topics=topic)
