@@ -27,6 +27,8 @@ from pyspark.sql.types import (
 from spark.sources import rocketmq_log as log
 from spark.sources.log_rows import DAMAGE_SCHEMA
 from spark.sources.rocketmq import PushingReader, RocketmqSource
+from spark.sources.rocketmq_lag import SCHEMA as LAG_SCHEMA
+from spark.sources.rocketmq_lag import RocketmqLagSource
 from spark.sources.rocketmq_log import RocketmqLogSource
 from spark.sources.rows import SCHEMA
 from tests.interop.driver import Entry
@@ -46,6 +48,15 @@ def read_rows(
         for batch in reader.read(part)
         for row in batch.to_pylist()
     ]
+
+
+def read_lags(namesrv: str, group: str = "", **options: str) -> list[dict[str, Any]]:
+    """Rows of the format `rocketmq_lag`: of one group, or of all."""
+    named = {"groups": group} if group else {}
+    source = RocketmqLagSource({"nameServers": namesrv, **named, **options})
+    reader: Any = source.reader(LAG_SCHEMA)
+    rows = [row for part in reader.partitions() for row in reader.read(part)]
+    return [dict(zip(LAG_SCHEMA.names, row, strict=True)) for row in rows]
 
 
 def read_entries(
