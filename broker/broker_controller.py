@@ -315,7 +315,7 @@ class BrokerController:
             self._store,
             permission=lambda: self._options.broker.broker_permission,
             waiting=lambda: self._routes.waiting(sends=len(self._waiters)),
-            pop=self._pop.path,
+            pop=self._pop,
         )
         SlowConsumerProtection(
             self._options.broker, tables.offsets, tables.consumers, tables.groups, access

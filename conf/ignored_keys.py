@@ -280,7 +280,6 @@ SINCE_5_5: Final[Mapping[str, frozenset[str]]] = {
     "what a deleted group has popped is not revived, and a group that is lost is put back": _keys(
         "popReviveSkipIfGroupAbsent"
     ),
-    "lite groups have no metrics": _keys("liteLagCountMetricsEnable liteLagLatencyMetricsEnable"),
     "events of lite topics are never dropped, and reach a client at once": _keys(
         """
         enableLiteEventMode enableLitePopLog liteEventCapacityCacheTtlMs

@@ -10,6 +10,7 @@ Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__ma
     dumps              lines and files of dumps                     executors; compaction: no Spark
     config             sla.yaml, OpenSLO, Prometheus rules          driver; its values: executors
     prometheus_import  Prometheus' answers become dumps             no Spark
+    sources            RocketMQ as tables and streams of Spark      driver, executors
 
 A date's way: command_line checks the arguments; report_run starts Spark and calls sla_report for
 each date; its job (report_job) sends every broker group's lines (dump_files) and stored rows to one
@@ -17,5 +18,6 @@ task, where group_report computes all rows of the group; results stores the tabl
 summary write the files. At the top are only the words of the dumps (vocabulary) and the date that
 is reported (reported_day). Who may import whom is held by tests/test_architecture.py.
 
-Imports nothing of the broker: its input is the exported files (docs/metrics_dump.md).
+But for `sources`, imports nothing of the broker: its input is the exported files
+(docs/metrics_dump.md).
 """

@@ -19,21 +19,14 @@ from store.log_digests import CHUNK_SIZE, new_digest
 from store.log_fences import LogFences
 from store.message_codec import (
     BLANK_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    SIZE_AND_MAGIC,
-    SYS_FLAG_AT,
     RecordCheck,
     RecordKind,
     check_record,
-    record_head,
 )
 from store.record_search import find_in_view
+from store.record_walk import announced_size
 
 _LONGEST_HEAD: Final = 112
-_MOST_BEHIND_BODY: Final = 2 + 0x7FFF + 2 + 0x7FFF
-"""Topic and properties with their sizes."""
-_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +133,7 @@ class FileScan:
         if at + _LONGEST_HEAD > reader.loaded_end < size:
             self._hash_until(at)
         view, base = reader.window(at, _LONGEST_HEAD)
-        needed = _announced_size(view, at - base, size - at)
+        needed = announced_size(view, at - base, size - at)
         if needed < 0:
             return RecordCheck(RecordKind.INVALID, 0, "totalSize is not the sum of its parts")
         if at + needed > reader.loaded_end:
@@ -188,22 +181,3 @@ class FileScan:
         """The last chunk, and those behind the blank record, which are empty."""
         while len(self._digests) * self._chunk_size < self._size:
             self._finish_chunk()
-
-
-def _announced_size(view: memoryview, position: int, left: int) -> int:
-    """How many bytes must be there to judge what is at `position`; -1 when its sizes cannot be
-    right, so that a flipped bit in a size does not have a whole file loaded."""
-    if len(view) - position < SIZE_AND_MAGIC.size:
-        return 0
-    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
-    if magic not in _MAGICS or not record_head(0).size <= size <= left:
-        return SIZE_AND_MAGIC.size
-    sys_flag = int.from_bytes(view[position + SYS_FLAG_AT : position + SYS_FLAG_AT + 4], "big")
-    head = record_head(sys_flag)
-    if size < head.size:
-        return int(head.size)
-    body_size = int.from_bytes(
-        view[position + head.size - 4 : position + head.size], "big", signed=True
-    )
-    behind = size - head.size - body_size
-    return int(size) if body_size >= 0 and 0 <= behind <= _MOST_BEHIND_BODY else -1

@@ -1,6 +1,7 @@
 """Walks over the good records of a commit log file, many at once: what recovery scans with.
 
-Run by the main thread of process `store` before any writer starts. Its rules are those of
+Run by the main thread of process `store` before any writer starts, and by Spark's executors, which
+read logs without a broker (spark/sources). Its rules are those of
 message_codec.check_record, to which it leaves every record that it does not find good, and those
 longer than a step: tests show that both judge alike. One record after the other takes 4.4 us for
 each (bodies of 1 KiB), this 0.8, of which 0.2 are not for the CRC. Dispatch, which needs other
@@ -21,7 +22,10 @@ from store.message_codec import (
     BORN_HOST_V6_FLAG,
     MAGIC_V1,
     MAGIC_V2,
+    SIZE_AND_MAGIC,
     STORE_HOST_V6_FLAG,
+    SYS_FLAG_AT,
+    Buffer,
     read_store_timestamp,
     record_head,
     store_timestamp_position,
@@ -29,10 +33,53 @@ from store.message_codec import (
 from store.record_arrays import RECORD_HEAD, Int64Array, walk_sizes
 
 _STEP: Final = 4 << 20
+_MOST_BEHIND_BODY: Final = 2 + 0x7FFF + 2 + 0x7FFF
+"""Topic and properties with their sizes."""
+_MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
 _BODY_AT: Final = record_head(0).size
 _V6_EXTRA: Final = record_head(BORN_HOST_V6_FLAG).size - _BODY_AT
 _STORE_TIMESTAMP_AT: Final = store_timestamp_position(0)
 _ANY_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+
+@dataclass(frozen=True, slots=True)
+class RecordParts:
+    """Where the parts of good records are, in the view that they were found in."""
+
+    at: Int64Array
+    body_at: Int64Array
+    body_end: Int64Array
+    topic_at: Int64Array
+    topic_sizes: Int64Array
+    end: Int64Array
+    crcs: Int64Array
+    timestamps: Int64Array
+
+    def cut(self, count: int) -> RecordParts:
+        """The first `count` only."""
+        if count == len(self.at):
+            return self
+        return RecordParts(*(getattr(self, name)[:count] for name in _COLUMNS))
+
+    def rows(self, chosen: NDArray[np.bool_] | Int64Array) -> RecordParts:
+        """Those that `chosen`, a mask or positions in order, names."""
+        return RecordParts(*(getattr(self, name)[chosen] for name in _COLUMNS))
+
+
+_COLUMNS: Final = tuple(RecordParts.__slots__)
+
+
+def good_parts(view: memoryview, phy_offset: int | None, *, check_crc: bool) -> RecordParts:
+    """The good records that `view` begins with, up to the first that is not good or not whole.
+
+    phy_offset: of the log, of the view's first byte; None: records of any places, as pulls bring.
+    """
+    at, _ = walk_sizes(view)
+    parts = _lay_out(view, at, phy_offset)
+    if check_crc:
+        parts = parts.cut(_first_zero_in_topic(view, parts))
+        parts = parts.cut(_first_wrong_body(view, parts))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +106,7 @@ def walk_good_records(
     view: a whole file, whose first byte is `file_start` of the log.
     """
     with view[position : position + _STEP] as piece:
-        at, _ = walk_sizes(piece)
-        parts = _lay_out(piece, at, file_start + position)
-        if check_crc:
-            parts = parts.cut(_first_zero_in_topic(piece, parts))
-            parts = parts.cut(_first_wrong_body(piece, parts))
+        parts = good_parts(piece, file_start + position, check_crc=check_crc)
     end = int(parts.end[-1]) if len(parts.at) else 0
     return GoodRecords(parts.at + position, parts.timestamps, position + end)
 
@@ -74,39 +117,16 @@ def single_record(view: memoryview, position: int, size: int) -> GoodRecords:
     return GoodRecords(np.array([position]), np.array([timestamp]), position + size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Where the parts of records are."""
-
-    at: Int64Array
-    body_at: Int64Array
-    body_end: Int64Array
-    topic_at: Int64Array
-    topic_sizes: Int64Array
-    end: Int64Array
-    crcs: Int64Array
-    timestamps: Int64Array
-
-    def cut(self, count: int) -> _Parts:
-        """The first `count` only."""
-        if count == len(self.at):
-            return self
-        return _Parts(*(getattr(self, name)[:count] for name in _COLUMNS))
-
-
-_COLUMNS: Final = tuple(_Parts.__slots__)
-
-
 def _strided(view: memoryview, dtype: str) -> NDArray[np.generic]:
     """`view` as an array of `dtype` beginning at every byte."""
     kind = np.dtype(dtype)
     return np.ndarray((max(len(view) - kind.itemsize + 1, 0),), kind, view, 0, (1,))
 
 
-def _lay_out(view: memoryview, at: Int64Array, phy_offset: int) -> _Parts:
+def _lay_out(view: memoryview, at: Int64Array, phy_offset: int | None) -> RecordParts:
     """The parts of the records at `at`, up to the first whose magic, place or sizes are wrong."""
     if not len(at):
-        return _Parts(*(at for _ in _COLUMNS))
+        return RecordParts(*(at for _ in _COLUMNS))
     raw = _strided(view, f"V{RECORD_HEAD.itemsize}")[at].view(RECORD_HEAD)
     size = len(view)
     end = at + raw["total_size"]
@@ -131,10 +151,11 @@ def _lay_out(view: memoryview, at: Int64Array, phy_offset: int) -> _Parts:
     lengths_at = topic_at + topic_sizes
     properties_sizes = _strided(view, ">i2")[np.clip(lengths_at, 0, size - 2)].astype(np.int64)
     good = (magics == MAGIC_V1) | is_v2
-    good &= raw["phy_offset"] == phy_offset + at
+    if phy_offset is not None:
+        good &= raw["phy_offset"] == phy_offset + at
     good &= (body_sizes >= 0) & (topic_sizes >= 0) & (properties_sizes >= 0)
     good &= lengths_at + 2 + properties_sizes == end
-    parts = _Parts(
+    parts = RecordParts(
         at=at,
         body_at=body_at,
         body_end=body_end,
@@ -147,7 +168,7 @@ def _lay_out(view: memoryview, at: Int64Array, phy_offset: int) -> _Parts:
     return parts if good.all() else parts.cut(int(good.argmin()))
 
 
-def _first_zero_in_topic(view: memoryview, parts: _Parts) -> int:
+def _first_zero_in_topic(view: memoryview, parts: RecordParts) -> int:
     """How many records come before the first that has a zero byte in its topic."""
     first = len(parts.at)
     for size in np.flatnonzero(np.bincount(parts.topic_sizes)).tolist():
@@ -160,7 +181,7 @@ def _first_zero_in_topic(view: memoryview, parts: _Parts) -> int:
     return first
 
 
-def _first_wrong_body(view: memoryview, parts: _Parts) -> int:
+def _first_wrong_body(view: memoryview, parts: RecordParts) -> int:
     """How many records come before the first whose body has another CRC. Hot loop: 0.25 us a record
     besides the CRC."""
     sizes = parts.body_end - parts.body_at
@@ -172,3 +193,22 @@ def _first_wrong_body(view: memoryview, parts: _Parts) -> int:
             break
         number += 1
     return number
+
+
+def announced_size(view: Buffer, position: int, left: int) -> int:
+    """How many bytes must be there to judge what is at `position`; -1 when its sizes cannot be
+    right, so that a flipped bit in a size does not have a whole file loaded."""
+    if len(view) - position < SIZE_AND_MAGIC.size:
+        return 0
+    size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
+    if magic not in _MAGICS or not record_head(0).size <= size <= left:
+        return SIZE_AND_MAGIC.size
+    sys_flag = int.from_bytes(view[position + SYS_FLAG_AT : position + SYS_FLAG_AT + 4], "big")
+    head = record_head(sys_flag)
+    if size < head.size:
+        return int(head.size)
+    body_size = int.from_bytes(
+        view[position + head.size - 4 : position + head.size], "big", signed=True
+    )
+    behind = size - head.size - body_size
+    return int(size) if body_size >= 0 and 0 <= behind <= _MOST_BEHIND_BODY else -1

@@ -3,7 +3,7 @@
 `python -m tests.run_alone RESULTS` reads a file of `pytest --results`. Exit code 0: all of them
 pass alone. They are named all the same, because a test that fails now and then is a defect, of the
 test or of the broker; but what lands is not decided by how busy the machine was. More than
-MOST_TESTS failures are no accident: then nothing runs, and the exit code is 1.
+MOST_TESTS failures of some 18,000 are no accident: then nothing runs, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-MOST_TESTS: Final = 3
+MOST_TESTS: Final = 8
 _ROOT: Final = Path(__file__).parents[1]
 
 

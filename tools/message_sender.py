@@ -132,7 +132,7 @@ class MessageSender:
         self._group = f"mqadmin_{admin.now_ms()}"
         self._keys = UniqueKeys(admin.now_ms())
         self._route, limit = self._find_route(may_create=may_create)
-        self.queues = list(_writable_queues(self._route, topic, limit))
+        self.queues = list(writable_queues(self._route, topic, limit))
         if not self.queues:
             raise AdminError(f"topic {topic} has no queue that can be written at a running master")
 
@@ -217,11 +217,16 @@ class MessageSender:
         return self._keys.next_key(self._admin.now_ms())
 
 
-def _writable_queues(
-    route: TopicRouteData, topic: str, limit: int | None
+def writable_queues(
+    route: TopicRouteData, topic: str, limit: int | None, *, all_brokers: bool = False
 ) -> Iterator[MessageQueue]:
-    """Queues with write permission at masters, in the order of broker names and queue ids."""
-    masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
+    """Queues with write permission at masters, in the order of broker names and queue ids.
+    all_brokers: also at those whose master is missing now."""
+    masters = {
+        data.broker_name
+        for data in route.broker_datas
+        if all_brokers or MASTER_ID in data.broker_addrs
+    }
     if route.topic_queue_mapping_by_broker:
         yield from (q for q in logic_queues(route, topic) if q.broker_name in masters)
         return

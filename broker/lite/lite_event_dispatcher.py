@@ -53,8 +53,8 @@ class LiteEventDispatcher:
 
     def __init__(self, parts: DispatchParts) -> None:
         self._parts = parts
-        self._busy: dict[str, LiteSubscription] = {}
-        """Clients with events, by id."""
+        self._busy: dict[LiteSubscription, None] = {}
+        """Clients with events."""
         self._work: OrderedDict[object, tuple[LiteGroupClients, Iterator[str]]] = OrderedDict()
         """What is to be looked at: full dispatches, by client or group, and what clients left;
         there may be as many as clients, and the first is taken again and again."""
@@ -107,7 +107,7 @@ class LiteEventDispatcher:
             return
         group.held[lmq] = client
         client.events[lmq] = None
-        self._busy[client.client_id] = client
+        self._busy[client] = None
         group.chosen(lmq, client)
         self._parts.wake(client)
 
@@ -146,14 +146,15 @@ class LiteEventDispatcher:
 
     def dropped(self, client: LiteSubscription) -> None:
         """The client is in no group any more. Of a wildcard group it may have many events."""
-        if self._busy.pop(client.client_id, None) is not None:
+        if client in self._busy:
+            del self._busy[client]
             self._begin((client, _EVENTS), client.group, client.events.keys)
 
     def _forget(self, client: LiteSubscription, lmq: str) -> None:
         del client.events[lmq]
         del client.group.held[lmq]
-        if not client.events and self._busy.get(client.client_id) is client:
-            del self._busy[client.client_id]
+        if not client.events:
+            self._busy.pop(client, None)
 
     # -- looking at everything -------------------------------------------------------------------
 
@@ -212,13 +213,13 @@ class LiteEventDispatcher:
     def look(self) -> None:
         """Each liteEventCheckInterval: the events of a client that does not fetch them go to
         others, once; those that are left have no other."""
-        for client in list(self._busy.values()):
+        for client in list(self._busy):
             if not client.is_away and self._is_late(client):
                 client.is_away = self._begin((client, _EVENTS), client.group, client.events.keys)
 
     def clear(self) -> None:
         """This broker leads no more."""
-        for client in self._busy.values():
+        for client in self._busy:
             client.events.clear()
             client.group.held.clear()
         self._busy.clear()

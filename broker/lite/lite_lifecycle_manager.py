@@ -51,6 +51,8 @@ class LifecycleParts:
     """StoreCommands.delete_unless."""
     registry: LiteSubscriptionRegistry
     queues: LiteQueues
+    wake_group: Callable[[str], None]
+    """Run the group's waiting pops again."""
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread, in a later turn."""
     now_ms: Callable[[], int]
@@ -138,14 +140,15 @@ class LiteLifecycleManager:
                     self._parts.registry.drop(client)
             for name in self.lite_topics(parent):
                 self._parts.queues.forget(group, name)
+            self._parts.wake_group(group)
 
         self._parts.on_loop(forget)
 
     def look(self) -> None:
         """End the lite topics that are over; the scheduled executor."""
+        self.load()  # Nobody tells a slave of those that begin.
         if self._parts.now_ms() - self._since_ms < self._parts.min_ttl_ms():
             return
-        self.load()
         for parent in self.parents():
             minutes = expiration_minutes(self._parts.find_topic(parent))
             if minutes > 0:

@@ -2,7 +2,7 @@
 
 Runs in the pool of administration. What clients subscribe is the loop's, and is asked there; the
 rest is read where it is. A look at a whole group takes time in proportion to the parent's lite
-topics. Follows LiteManagerProcessor of RocketMQ 5.5 and its LiteConsumerLagCalculator.
+topics. Follows LiteManagerProcessor of RocketMQ 5.5.
 
 Tested by tests/broker/lite/test_lite_manager_processor.py.
 """
@@ -12,8 +12,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLag
 from broker.lite.lite_event_dispatcher import LiteEventDispatcher
 from broker.lite.lite_lifecycle_manager import LiteLifecycleManager
 from broker.lite.lite_metadata_util import (
@@ -25,7 +27,6 @@ from broker.lite.lite_metadata_util import (
 from broker.lite.lite_queues import LiteQueues
 from broker.lite.lite_settings import LiteSettings
 from broker.lite.lite_subscription_registry import LiteSubscriptionRegistry
-from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_access import StoreAccess
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -80,6 +81,7 @@ class ManagerParts:
     lifecycle: LiteLifecycleManager
     queues: LiteQueues
     store: StoreAccess
+    lags: LiteConsumerLagCalculator
     find_topic: FindTopic
     topic_names: Callable[[], list[str]]
     find_group: FindGroup
@@ -109,7 +111,6 @@ class LiteManagerProcessor(TableProcessor):
             }
         )
         self._parts = parts
-        self._times = QueueTimes(parts.store)
 
     def broker_info(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """200074: how much of everything there is."""
@@ -163,9 +164,7 @@ class LiteManagerProcessor(TableProcessor):
             topic_offset=TopicOffset(
                 min_offset=low,
                 max_offset=high,
-                last_update_timestamp=(
-                    self._times.store_timestamp(lmq, LMQ_QUEUE_ID, high - 1) if high else 0
-                ),
+                last_update_timestamp=(self._parts.lags.stored_ms(lmq, high - 1) if high else 0),
             ),
             sharding_to_broker=True,
         )
@@ -248,34 +247,34 @@ class LiteManagerProcessor(TableProcessor):
     def _one_lag(self, group: LiteGroup, lite: str) -> GetLiteGroupInfoResponseBody:
         lmq = to_lmq_name(group.topic, lite)
         high, committed = self._parts.queues.end(lmq), self._parts.queues.committed(group.name, lmq)
-        lag = max(0, high - committed) if committed >= 0 else 0
-        return GetLiteGroupInfoResponseBody(
+        body = partial(
+            GetLiteGroupInfoResponseBody,
             group=group.name,
             parent_topic=group.topic,
             lite_topic=lite,
-            earliest_unconsumed_timestamp=self._time(lmq, committed) if lag else -1,
+        )
+        if not high:
+            return body(total_lag_count=-1)
+        if committed < 0:
+            return body(earliest_unconsumed_timestamp=0)
+        lag = max(0, high - committed)
+        return body(
+            earliest_unconsumed_timestamp=self._parts.lags.stored_ms(lmq, committed) if lag else -1,
             total_lag_count=lag,
             lite_topic_offset_wrapper=OffsetWrapper(
                 broker_offset=high,
                 consumer_offset=committed,
-                last_timestamp=max(0, self._time(lmq, committed - 1)),
+                last_timestamp=max(0, self._parts.lags.stored_ms(lmq, committed - 1)),
                 pull_offset=0,
             ),
         )
 
     def _all_lags(self, group: LiteGroup, top: int) -> GetLiteGroupInfoResponseBody:
         """Of the lite topics that the group has consumed of."""
-        queues, total = self._parts.queues, 0
-        lags: list[tuple[int, str]] = []
-        for lmq in self._parts.lifecycle.lite_topics(group.topic):
-            committed = queues.committed(group.name, lmq)
-            lag = queues.end(lmq) - committed
-            if committed >= 0 and lag > 0:
-                total += lag
-                lags.append((lag, lmq))
+        lags = list(self._parts.lags.lags(group))
         oldest: list[LiteLagInfo] = []
         if self._parts.settings().collects_lag_times:
-            times = [self._lag_of(group, lmq, lag) for lag, lmq in lags]
+            times = map(self._lag_of, lags)
             top_times = min(top, self._parts.settings().lag_times)
             oldest = heapq.nsmallest(
                 top_times, times, key=lambda one: one.earliest_unconsumed_timestamp
@@ -286,25 +285,20 @@ class LiteManagerProcessor(TableProcessor):
             earliest_unconsumed_timestamp=(
                 oldest[0].earliest_unconsumed_timestamp if oldest else -1
             ),
-            total_lag_count=total,
+            total_lag_count=sum(lag.messages for lag in lags),
             lag_count_top_k=[
-                self._lag_of(group, lmq, lag) for lag, lmq in heapq.nlargest(top, lags)
+                self._lag_of(lag) for lag in heapq.nlargest(top, lags, key=lambda one: one.messages)
             ],
             lag_timestamp_top_k=oldest,
         )
 
-    def _lag_of(self, group: LiteGroup, lmq: str, lag: int) -> LiteLagInfo:
-        name = parse_lite_queue(lmq)
+    def _lag_of(self, lag: LiteLag) -> LiteLagInfo:
+        name = parse_lite_queue(lag.lmq)
         return LiteLagInfo(
-            lite_topic=lmq if name is None else name.lite,
-            lag_count=lag,
-            earliest_unconsumed_timestamp=self._time(
-                lmq, self._parts.queues.committed(group.name, lmq)
-            ),
+            lite_topic=lag.lmq if name is None else name.lite,
+            lag_count=lag.messages,
+            earliest_unconsumed_timestamp=self._parts.lags.stored_ms(lag.lmq, lag.offset),
         )
-
-    def _time(self, lmq: str, offset: int) -> int:
-        return self._times.store_timestamp(lmq, LMQ_QUEUE_ID, offset)
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -44,9 +44,13 @@ class LiteQueues:
         return -1 if offset is None else offset
 
     def wants(self, group: str, lmq: str) -> bool:
-        """Whether there is something that the group may be given now."""
-        return self.end(lmq) > max(0, self.committed(group, lmq)) and not self.order.check_block(
-            None, lmq, group
+        """Whether there is something that the group may be given now. An offset behind the end is
+        of messages that are gone: a pop sets it right."""
+        end = self.end(lmq)
+        return (
+            end > 0
+            and end != self.committed(group, lmq)
+            and not self.order.check_block(None, lmq, group)
         )
 
     def start(self, group: str, lmq: str) -> int:
@@ -56,10 +60,14 @@ class LiteQueues:
             self.order.clear_block(lmq, group)
             self.commit("ResetPopOffset", group, lmq, reset)
             return reset
-        offset = self.committed(group, lmq)
+        offset, (low, end) = self.committed(group, lmq), self._bounds(lmq, LMQ_QUEUE_ID)
         if offset < 0:
-            offset = newest_offset(self._bounds(lmq, LMQ_QUEUE_ID), lambda: self._is_young(lmq))
+            offset = newest_offset((low, end), lambda: self._is_young(lmq))
             self.commit("getPopOffset", group, lmq, offset)
+        elif offset > end:
+            # Others have come in the place of what the group has got.
+            offset = low
+            self.commit("lostMessages", group, lmq, offset)
         return offset
 
     def commit(self, remote: str, group: str, lmq: str, offset: int) -> None:

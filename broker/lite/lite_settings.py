@@ -28,3 +28,7 @@ class LiteSettings(NamedTuple):
     """liteLagLatencyCollectEnable."""
     lag_times: int
     """liteLagLatencyTopK."""
+    shows_lag_counts: bool
+    """liteLagCountMetricsEnable."""
+    shows_lag_times: bool
+    """liteLagLatencyMetricsEnable."""

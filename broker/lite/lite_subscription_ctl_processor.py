@@ -4,8 +4,9 @@ The body is read in the pool of heartbeats, what it says happens on the loop thr
 in slices: a client may name very many lite topics. The first error ends the request; what came
 before it stays, as in RocketMQ. Codes and words follow LiteSubscriptionCtlProcessor of RocketMQ
 5.5; what only its proxy checks (that the group is bound to the topic, the names) is checked here,
-too. Registers what it is asked to, whether or not senders choose this broker for it: the number of
-a topic's queues may change.
+too. A slave agrees and notes nothing: clients repeat what they have to a new master, and one whose
+master is away does not refuse them what other masters have. A master registers what it is asked to,
+whether or not senders choose it: the number of a topic's queues may change.
 
 Tested by tests/broker/lite/test_lite_subscription_ctl_processor.py.
 """
@@ -72,6 +73,8 @@ class CtlParts:
     queues: LiteQueues
     find_group: FindGroup
     """Of known groups; makes none."""
+    leads: Callable[[], bool]
+    """Whether this broker hands messages out."""
     stats: PopStats
     monotonic_ms: Callable[[], int]
     on_loop: Callable[[Callable[[], None]], None]
@@ -143,7 +146,7 @@ class LiteSubscriptionCtlProcessor(TableProcessor):
         """Yields before the change, and after each lite topic. A change without its names is passed
         over, as in RocketMQ."""
         yield  # There may be very many changes that name no lite topic.
-        if not _is_whole(change):
+        if not _is_whole(change) or not self._parts.leads():
             return
         client_id, group_name, topic = (
             change.client_id or "",

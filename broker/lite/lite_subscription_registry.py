@@ -45,7 +45,8 @@ class LiteSubscriptionRegistry:
         """most: maxLiteSubscriptionCount."""
         self._most = most
         self._listener = listener
-        self._clients: dict[str, LiteSubscription] = {}
+        self._clients: dict[tuple[str, str], LiteSubscription] = {}
+        """By id and group: whoever forges the id of another group's client is another client."""
         self._by_parent: dict[str, dict[str, LiteGroupClients]] = {}
         self.subscription_count = 0
         """Pairs of a client and a light queue."""
@@ -75,8 +76,7 @@ class LiteSubscriptionRegistry:
 
     def find(self, client_id: str, group: str) -> LiteSubscription | None:
         """A client of this group."""
-        client = self._clients.get(client_id)
-        return client if client is not None and client.group.config.name == group else None
+        return self._clients.get((client_id, group))
 
     def groups_of(self, parent: str) -> list[LiteGroupClients]:
         """The groups of a parent that have clients."""
@@ -91,9 +91,9 @@ class LiteSubscriptionRegistry:
     def client_of(
         self, client_id: str, group: LiteGroup, connection: ConnectionLike, now_ms: int
     ) -> LiteSubscription:
-        """The client, who is seen now. Raises RequestError: it is another group's, or there are
-        too many."""
-        client = self._clients.get(client_id)
+        """The client, who is seen now. Raises RequestError: its group was bound to another parent,
+        or there are too many."""
+        client = self._clients.get((client_id, group.name))
         if client is None:
             if len(client_id) > MOST_CLIENT_ID:
                 raise RequestError(
@@ -104,13 +104,13 @@ class LiteSubscriptionRegistry:
             groups = self._by_parent.setdefault(group.topic, {})
             clients = groups.setdefault(group.name, LiteGroupClients(group))
             client = LiteSubscription(client_id, clients, connection, now_ms)
-            self._clients[client_id] = clients.clients[client_id] = client
+            self._clients[client_id, group.name] = clients.clients[client_id] = client
         config = client.group.config
-        if (config.name, config.topic) != (group.name, group.topic):
+        if config.topic != group.topic:
             raise RequestError(
                 ResponseCode.ILLEGAL_OPERATION,
-                f"client {client_id} subscribes to {config.topic} in group {config.name} already, "
-                f"and cannot to {group.topic} in {group.name}: use another client id",
+                f"client {client_id} subscribes to {config.topic} in group {config.name} still, "
+                f"and cannot to {group.topic}: use another client id",
             )
         if config != group:
             self._reconfigure(client.group, group)
@@ -167,12 +167,13 @@ class LiteSubscriptionRegistry:
         for lmq in list(client.lmqs):
             self.remove(client, lmq)
             yield
-        if self._clients.get(client.client_id) is not client or client.updated_ms != seen_ms:
-            return
         config = client.group.config
+        key = client.client_id, config.name
+        if self._clients.get(key) is not client or client.updated_ms != seen_ms:
+            return
         self._tombstones -= len(client.evicted)
         client.evicted.clear()
-        self._clients.pop(client.client_id, None)
+        del self._clients[key]
         client.group.clients.pop(client.client_id, None)
         if not client.group.clients:
             groups = self._by_parent.get(config.topic, {})
@@ -194,7 +195,10 @@ class LiteSubscriptionRegistry:
         return [client for client in self._clients.values() if client.updated_ms < before_ms]
 
     def clear(self) -> None:
-        """This broker leads no more."""
+        """This broker leads no more. A request that is under way finds nothing to do."""
+        for client in self._clients.values():
+            client.lmqs.clear()
+            client.evicted.clear()
         self._clients.clear()
         self._by_parent.clear()
         self.subscription_count = self._tombstones = 0

@@ -39,6 +39,17 @@ class _Out(NamedTuple):
     info: OrderInfo
     places: tuple[int, ...]
     """Of the messages, in the log."""
+    is_suspended: bool = False
+    """That they were handed out is not to count."""
+
+
+def _as_counted(out: _Out) -> OrderInfo:
+    """What was handed out, as it counts for who gets it next."""
+    if not out.is_suspended:
+        return out.info
+    counts = out.info.offset_consumed_count or {}
+    uncounted = {each: counts.get(each, 0) - 1 for each in out.info.queue_offsets}
+    return replace(out.info, offset_consumed_count=uncounted)
 
 
 class MemoryConsumerOrderInfoManager:
@@ -79,8 +90,14 @@ class MemoryConsumerOrderInfoManager:
     ) -> list[int]:
         """`offsets` (at least one) are handed out now; how often each was before."""
         old = self._out.get(queue)
+        is_suspended = False
+        before = None
+        if old is not None:
+            is_again = is_same_attempt(old.info, attempt_id)
+            is_suspended = is_again and old.is_suspended
+            before = old.info if is_again else _as_counted(old)
         info = handed_out(
-            None if old is None else old.info,
+            before,
             attempt_id,
             pop_time_ms,
             invisible_time_ms,
@@ -91,7 +108,7 @@ class MemoryConsumerOrderInfoManager:
         lmq, group = queue
         for place in places:
             self._lmq_at[group, place] = lmq
-        self._put(queue, _Out(info, places))
+        self._put(queue, _Out(info, places, is_suspended))
         counts = info.offset_consumed_count or {}
         return [max(0, counts.get(offset, 0)) for offset in offsets]
 
@@ -104,14 +121,14 @@ class MemoryConsumerOrderInfoManager:
         if out is None:
             is_older = offset == committed and pop_time_ms < self._since_ms
             return offset + 1 if is_older else NO_COMMIT
-        info, places = out
+        info = out.info
         if pop_time_ms != info.pop_time:
             return NO_COMMIT
         if offset not in info.queue_offsets:
             return ILLEGAL
         info = acknowledged(info, offset)
         if info.open_offsets:
-            self._put(queue, _Out(info, places))
+            self._put(queue, out._replace(info=info))
         else:
             self.clear_block(*queue)
         return following_offset(info)
@@ -127,19 +144,14 @@ class MemoryConsumerOrderInfoManager:
 
     def suspend(self, queue: Queue, offset: int, pop_time_ms: int, next_visible_ms: int) -> None:
         """All that was handed out with it becomes visible again then, and this time does not
-        count."""
+        count: once, however often it is asked for, so no attempt has a lower number than the one
+        before."""
         out = self._found(queue, offset, pop_time_ms)
         if out is None:
             return
-        info = out.info
-        counts = info.offset_consumed_count or {}
-        offsets = info.queue_offsets
-        info = replace(
-            info,
-            offset_next_visible_time=dict.fromkeys(offsets, next_visible_ms),
-            offset_consumed_count={each: counts.get(each, 0) - 1 for each in offsets},
-        )
-        self._put(queue, out._replace(info=info))
+        times = dict.fromkeys(out.info.queue_offsets, next_visible_ms)
+        info = replace(out.info, offset_next_visible_time=times)
+        self._put(queue, out._replace(info=info, is_suspended=True))
 
     def lmq_of(self, group: str, place: int) -> str | None:
         """The light queue of a message that is out to the group, by its place in the log."""

@@ -34,6 +34,13 @@ class PopLiteLongPollingService(PopLongPollingService[PopLiteRequest]):
         """Whether a pop of the client waits."""
         return self.polling_num(client.client_id, client.group.config.name, _QUEUE) > 0
 
+    def wake_group(self, group: str) -> None:
+        """Run all pops of the group again: it was deleted."""
+        for key, waiting in list(self._waiting.items()):
+            if key[1] == group:
+                self._ready.extend([key] * len(waiting))
+        self._run_ready()
+
     def wake_client(self, client: LiteSubscription) -> None:
         """Run one of the client's pops again, if one waits."""
         self.notify(client.client_id, client.group.config.name, _QUEUE)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from broker.client.consumer_manager import ConsumerManager
 from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
-from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LiteProgress
 from broker.metrics.gauge_series import Labels, set_series
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.system_topics import SystemTopics, is_system_group
@@ -46,6 +46,8 @@ class GaugeSources:
     producers: ProducerManager
     consumers: ConsumerManager
     lags: ConsumerLagCalculator
+    lite_lags: Callable[[], Iterable[LiteProgress]]
+    """Of lite groups, as far as they are to be shown."""
     waiting: Callable[[], Mapping[str, int]]
     """Queued requests, by pool."""
 
@@ -113,21 +115,38 @@ class BrokerGauges:
         }
         now_ms = self._clock.now_ms()
         for each in self._from.lags.all_progress():
-            system = self._from.system_topics.is_system_topic(each.topic) or is_system_group(
-                each.group
-            )
-            labels = (each.group, each.topic, table.flag(each.is_retry), table.flag(system))
+            labels = self._labels(each.group, each.topic, is_retry=each.is_retry)
             for metric, count in zip(
                 _LAG_COUNTS, (each.lag, each.in_flight, each.ready), strict=True
             ):
                 found[metric][labels] = count
             times_ms = (each.unconsumed_since_ms, each.waiting_since_ms)
             for metric, since_ms in zip(_LAG_AGES, times_ms, strict=True):
-                found[metric][labels] = max(now_ms - since_ms, 0) if since_ms else 0
+                found[metric][labels] = _age_ms(now_ms, since_ms)
+        self._add_lite(found, now_ms)
         for metric in _LAG_COUNTS:
             self._set(metric, found[metric])
         for metric in _LAG_AGES:
             self._set(metric, found[metric], max)
+
+    def _add_lite(self, found: dict[Metric, dict[Labels, float]], now_ms: int) -> None:
+        """RocketMQ shows the same figure of messages not consumed and of those not got."""
+        for each in self._from.lite_lags():
+            labels = self._labels(each.group, each.topic)
+            if each.lag is not None:
+                found[table.CONSUMER_LAG_MESSAGES][labels] = each.lag
+                found[table.CONSUMER_READY_MESSAGES][labels] = each.lag
+            if each.unconsumed_since_ms is not None:
+                age_ms = _age_ms(now_ms, each.unconsumed_since_ms)
+                found[table.CONSUMER_LAG_LATENCY][labels] = age_ms
+
+    def _labels(self, group: str, topic: str, *, is_retry: bool = False) -> Labels:
+        system = self._from.system_topics.is_system_topic(topic) or is_system_group(group)
+        return group, topic, table.flag(is_retry), table.flag(system)
+
+
+def _age_ms(now_ms: int, since_ms: int) -> int:
+    return max(now_ms - since_ms, 0) if since_ms else 0
 
 
 _LAG_COUNTS: Final = (

@@ -42,6 +42,8 @@ class LagSources:
 
     topics: TopicConfigManager
     consumers: ConsumerManager
+    is_lite_group: Callable[[str], bool]
+    """Such a group reads no queue of its topic (LiteConsumerLagCalculator)."""
     offsets: ConsumerOffsetManager
     queues: StoreAccess
     pop_offset: LatestOffset
@@ -67,6 +69,17 @@ class Progress(NamedTuple):
     """Those that it has not."""
     waiting_since_ms: int = 0
     """When the oldest of these was stored."""
+
+
+class LiteProgress(NamedTuple):
+    """A lite group in its parent; found in broker/lite. None: as configured, it is not shown."""
+
+    group: str
+    topic: str
+    lag: int | None
+    """Messages that are not consumed."""
+    unconsumed_since_ms: int | None
+    """When the oldest of them was stored, wall clock; 0: there is none."""
 
 
 class _Queue(NamedTuple):
@@ -98,7 +111,7 @@ class ConsumerLagCalculator:
         popping = known.popping()
         for group in known.consumers.group_names():
             info = known.consumers.find_group(group)
-            if info is None:
+            if info is None or known.is_lite_group(group):
                 continue
             is_pop = info.consume_type == ConsumeType.CONSUME_POP
             for topic in list(info.subscriptions):

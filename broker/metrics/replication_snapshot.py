@@ -22,6 +22,7 @@ from broker.metrics.dump_marks import (
     DumpMarksReader,
     Link,
 )
+from broker.metrics.group_lag_times import read_groups
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
 from broker.metrics.replica_view import ReplicaViewSnapshot
@@ -183,6 +184,7 @@ class ReplicationSnapshot:
             "replicas": [] if self._follows() else self._replicas(snapshot, since_ms),
             "metadata": self._metadata() if is_slave else [],
             **self._of_group(),
+            **({} if is_slave else self._of_consumers(snapshot)),
         }
 
     def _role(self) -> BrokerRole:
@@ -210,6 +212,11 @@ class ReplicationSnapshot:
             "member": self._member.line(),
             **({"roles": [msgspec.to_builtins(role) for role in roles]} if roles else {}),
         }
+
+    def _of_consumers(self, snapshot: ReplicaViewSnapshot) -> Json:
+        """Only where metricsDumpGroups names some."""
+        groups = read_groups(snapshot, self._clock.monotonic_ms())
+        return {} if groups is None else {"groups": groups}
 
     def _exposure(self, snapshot: ReplicaViewSnapshot, since_ms: int) -> Json | None:
         """The marks of process `ha`; while it is down or hangs, with what grew since."""

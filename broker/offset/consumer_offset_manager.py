@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
+from broker.offset.set_backs import SetBacks
 from remoting.body.consumer_offset import ConsumerOffsetSerializeWrapper
 from remoting.body.data_version import DataVersion
 from remoting.errors import RequestError
@@ -54,6 +55,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         self._pulled: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset behind what was given to the group last; in memory
         only, as in RocketMQ (pullOffsetTable)."""
+        self.set_backs: Final = SetBacks()
 
     # -- hot path -------------------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                 offset,
                 stored,
             )
+            self.set_backs.note(key)
             self.on_set_back(group, topic, queue_id)
         self.mark_changed()
 
@@ -180,6 +183,7 @@ class ConsumerOffsetManager(JsonConfigManager):
             offsets = self._table.get(f"{topic}@{source_group}")
             if offsets is not None:
                 self._table[f"{topic}@{target_group}"] = offsets.copy()
+                self.set_backs.note(f"{topic}@{target_group}")
                 self.mark_changed()
 
     def remove_group(self, group: str) -> int:
@@ -196,8 +200,10 @@ class ConsumerOffsetManager(JsonConfigManager):
         with self._lock:
             queues = self._table.get(f"{topic}@{group}")
             if queues is not None and queues.pop(queue_id, None) is not None:
+                self.set_backs.note(f"{topic}@{group}")
                 if not queues:
                     del self._table[f"{topic}@{group}"]
+                    self.set_backs.forget([f"{topic}@{group}"])
                 self.mark_changed()
             for table in (self._resets, self._pulled):
                 table.pop((group, topic, queue_id), None)
@@ -211,6 +217,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                 for key in [key for key in list(table) if matches(key[1], key[0])]:
                     table.pop(key, None)
             if gone:
+                self.set_backs.forget(gone)
                 self.mark_changed()
                 log.warning("%s: offsets removed: %s", what, gone)
         return len(gone)
@@ -294,6 +301,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                     if end is not None and offset > end:
                         log.warning("%s queue %s: offset %s, end %s", key, queue_id, offset, end)
                         queues[queue_id] = end
+                        self.set_backs.note(key)
                         changed += 1
             if changed:
                 self.mark_changed()
@@ -314,6 +322,8 @@ class ConsumerOffsetManager(JsonConfigManager):
                         queues = self._table.setdefault(key, queues)
                         queues[queue_id] = chosen
                         changed += 1
+                        if stored is not None and chosen < stored:
+                            self.set_backs.note(key)
             if changed:
                 self.mark_changed()
         return changed

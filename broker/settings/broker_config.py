@@ -339,6 +339,11 @@ class BrokerConfig:
         "mqadmin getLiteGroupInfo shows the lite topics whose oldest message waits longest",
         changeable=NOW)
     lite_lag_latency_top_k: int = setting(50, "most of these", ge=1, changeable=NOW)
+    lite_lag_count_metrics_enable: bool = setting(False,
+        "lite groups have the metrics consumer_lag_messages and consumer_ready_messages",
+        changeable=NOW)
+    lite_lag_latency_metrics_enable: bool = setting(False,
+        "lite groups have the metric consumer_lag_latency_milliseconds", changeable=NOW)
     enable_lmq_stats: bool = setting(False,
         "with enableLmq: keep statistics for each light queue and group, not for all together",
         changeable=AFTER_RESTART)

@@ -37,6 +37,9 @@ class SupervisorConfig:
         "disk space for this broker's dumps; the oldest files go first", unit="MiB", ge=1)
     metrics_dump_keep_days: int = setting(40,
         "age at which a dump file is deleted", unit="days", ge=1)
+    metrics_dump_groups: str = setting("",
+        "consumer groups whose lag the dumps tell, with commas between; * and ? stand for any text "
+        "and any character")
     embedded_namesrv_enable: bool = setting(True, "start a name server if none is configured")
     embedded_namesrv_port: int = setting(9876,
         "port of the embedded name server; 0: any free port", ge=0, le=65535)

@@ -41,6 +41,7 @@ from broker.wiring.lost_tables import (
 )
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
+from remoting.lite_names import is_lite_queue
 from store.resync_request import find_done
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,14 @@ class BrokerTables:
     def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
         """A start as a master: nothing points behind its queue's end. Saved at once: after a kill
         the queue may be longer, and the old offset points behind messages that nobody has had."""
-        self.offsets.limit_to(queue_ends)
+
+        def end(topic: str, queue_id: int) -> int | None:
+            # A lite topic whose first messages were lost begins anew: nobody looks at what comes
+            # before a group's offset.
+            found = queue_ends(topic, queue_id)
+            return 0 if found is None and is_lite_queue(topic) else found
+
+        self.offsets.limit_to(end)
         self.offsets.save_if_changed()
         self.order_info.limit_to(queue_ends)
         self.order_info.save_if_changed()

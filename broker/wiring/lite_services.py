@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from broker.lite.lite_acks import LiteAcks
+from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLagSources
 from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
 from broker.lite.lite_lifecycle_manager import LifecycleParts, LiteLifecycleManager
 from broker.lite.lite_manager_processor import LiteManagerProcessor, ManagerParts
@@ -109,6 +110,7 @@ class LiteServices:
         )
         self._dispatcher.registry = self._registry
         self.lifecycle: Final = self._make_lifecycle(path)
+        self.lags: Final = self._make_lags()
         self._pop = self._make_pop(path, hold_rights)
         self._waiters = PopLiteLongPollingService(self._pop.run_again, limits, monotonic_ms)
         self._pop.waiters = self._waiters
@@ -222,6 +224,7 @@ class LiteServices:
                 delete_unless=store.store_commands.delete_unless,
                 registry=self._registry,
                 queues=self._queues,
+                wake_group=lambda group: self._waiters.wake_group(group),
                 on_loop=self._loop.call_soon_threadsafe,
                 now_ms=self._resources.clock.now_ms,
                 min_ttl_ms=lambda: self._settings.min_ttl_ms,
@@ -253,9 +256,23 @@ class LiteServices:
                 dispatcher=self._dispatcher,
                 queues=self._queues,
                 find_group=self._tables.groups.find,
+                leads=lambda: not self._resources.role.is_slave,
                 stats=self._stats,
                 monotonic_ms=self._resources.clock.monotonic_ms,
                 on_loop=self._loop.call_soon_threadsafe,
+            )
+        )
+
+    def _make_lags(self) -> LiteConsumerLagCalculator:
+        return LiteConsumerLagCalculator(
+            LiteLagSources(
+                lite_topics=self.lifecycle.lite_topics,
+                queues=self._queues,
+                store=self._store.access,
+                find_group=self._tables.groups.find,
+                group_names=self._tables.groups.group_names,
+                settings=lambda: self._settings,
+                monotonic_ms=self._resources.clock.monotonic_ms,
             )
         )
 
@@ -270,6 +287,7 @@ class LiteServices:
                 lifecycle=self.lifecycle,
                 queues=self._queues,
                 store=store.access,
+                lags=self.lags,
                 find_topic=tables.topics.find,
                 topic_names=tables.topics.topic_names,
                 find_group=tables.groups.find,

@@ -68,4 +68,6 @@ def lite_settings(options: StartupOptions) -> LiteSettings:
         most_light_queues=store.max_lmq_consume_queue_num,
         collects_lag_times=broker.lite_lag_latency_collect_enable,
         lag_times=broker.lite_lag_latency_top_k,
+        shows_lag_counts=broker.lite_lag_count_metrics_enable,
+        shows_lag_times=broker.lite_lag_latency_metrics_enable,
     )

@@ -7,12 +7,14 @@ who counts where is said in each module of broker/metrics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.lite.lite_metadata_util import find_lite_group
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
-from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources, LiteProgress
+from broker.metrics.group_lag_times import GroupLagSources, GroupLagTimes
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.longest_turns import LongestTurns
 from broker.metrics.remoting_metrics import RemotingMetrics
@@ -26,6 +28,7 @@ from ipc.scheduled_executor import ScheduledExecutor
 
 if TYPE_CHECKING:  # What pops counts here.
     from broker.wiring.pop_path import PopPath
+    from broker.wiring.pop_services import PopServices
 
 
 class Statistics:
@@ -57,15 +60,17 @@ class Statistics:
         store: StoreSide,
         permission: Callable[[], int],
         waiting: Callable[[], Mapping[str, int]],
-        pop: PopPath,
+        pop: PopServices,
     ) -> None:
         """Begin to sample. permission: brokerPermission now; waiting: requests that wait, by
         processor."""
         self.manager.schedule_on(executor)
         self.store.schedule_on(executor)
-        lags = ConsumerLagCalculator(self._lag_sources(store, pop))
-        self._gauges(lags, permission, waiting).schedule_on(executor)
+        lags = ConsumerLagCalculator(self._lag_sources(store, pop.path))
+        lite_lags = pop.lite.lags.all_progress
+        self._gauges(lags, lite_lags, permission, waiting).schedule_on(executor)
         resources = self._resources
+        self._group_lags(store, pop.path).schedule_on(executor)
         TransactionGauges(
             resources.metric_slots,
             self.remoting.transactions.waiting,
@@ -83,6 +88,7 @@ class Statistics:
         return LagSources(
             topics=tables.topics,
             consumers=tables.consumers,
+            is_lite_group=lambda group: find_lite_group(tables.groups.find(group)) is not None,
             offsets=tables.offsets,
             queues=store.access,
             pop_offset=pop.buffer.latest_offset,
@@ -92,9 +98,19 @@ class Statistics:
             retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
         )
 
+    def _group_lags(self, store: StoreSide, pop: PopPath) -> GroupLagTimes:
+        sources = GroupLagSources(
+            names=self._resources.options.supervisor.metrics_dump_groups,
+            offsets=self._tables.offsets,
+            queues=store.access,
+            pop_offset=pop.buffer.latest_offset,
+        )
+        return GroupLagTimes(self._resources.metric_slots, sources, self._resources.clock)
+
     def _gauges(
         self,
         lags: ConsumerLagCalculator,
+        lite_lags: Callable[[], Iterable[LiteProgress]],
         permission: Callable[[], int],
         waiting: Callable[[], Mapping[str, int]],
     ) -> BrokerGauges:
@@ -107,6 +123,7 @@ class Statistics:
             producers=tables.producers,
             consumers=tables.consumers,
             lags=lags,
+            lite_lags=lite_lags,
             waiting=waiting,
         )
         return BrokerGauges(self._resources.metric_slots, sources, self._resources.clock)

@@ -25,6 +25,14 @@ replicas promises that they answer, as often as they are promised to be in sync.
 EXIT_POLICIES: Final = ("day", "window", "both")
 """Whose verdicts the exit code tells: the day's, those of the windows that count, or the worst."""
 
+LAG_SECONDS: Final = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 21_600)
+LAG_MESSAGES: Final = (
+    *(100, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000),
+    *(1_000_000, 10_000_000),
+)
+"""Bounds by which brokers count for how long consumer groups lag (docs/metrics_dump.md): another
+limit could not be proved."""
+
 STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
 """Exit codes that a step of the error-budget policy may have: those of verdicts, or its own."""
 
@@ -56,6 +64,25 @@ class GroupAvailability:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerLag:
+    """Consumer groups that two patterns match (`pattern_regex`), each in each topic: for `percent`
+    of the time (None: as often as each replica is available) the oldest message that it has not
+    consumed is at most `seconds` old, and it has not consumed at most `messages`; of both at least
+    one is given."""
+
+    group: str
+    topic: str = "*"
+    seconds: float | None = None
+    messages: int | None = None
+    percent: float | None = None
+
+    @property
+    def patterns(self) -> tuple[str, str]:
+        """Patterns of group and topic."""
+        return self.group, self.topic
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """What is promised for the replicas that its three patterns match; None: not judged."""
 
@@ -79,6 +106,7 @@ class Objective:
     sends_ok_percent: float | None = None
     sends_slower_than: SlowSends | None = None
     group_availability: GroupAvailability | None = None
+    consumer_lag: tuple[ConsumerLag, ...] | None = None
 
     @property
     def patterns(self) -> tuple[str, str, str]:

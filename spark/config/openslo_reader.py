@@ -27,7 +27,7 @@ _SLO_KEYS: Final = {
 _OBJECTIVE_KEYS: Final = {"displayName", "target", "targetPercent"}
 _OF_OBJECTIVE: Final = {
     *("lag_seconds", "min_coverage_percent", "lag_p99_seconds", "sync_ok_percent", "rpo_bytes"),
-    *("sends_ok_percent", "sends_slower_than", "group_availability"),
+    *("sends_ok_percent", "sends_slower_than", "group_availability", "consumer_lag"),
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
 _TEXTS: Final = {"objective", "runbook_url"}

@@ -21,6 +21,9 @@ from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
     EXIT_POLICIES,
+    LAG_MESSAGES,
+    LAG_SECONDS,
+    ConsumerLag,
     GroupAvailability,
     Objective,
     PolicyStep,
@@ -129,6 +132,18 @@ _OBJECTIVE: Final[Mapping[str, Parser]] = {
         },
         required=("in_sync_replicas",),
         words={"any": GroupAvailability()},
+    ),
+    "consumer_lag": sla_values.entries(
+        ConsumerLag,
+        {
+            "group": sla_values.pattern,
+            "topic": sla_values.pattern,
+            "seconds": sla_values.bound(LAG_SECONDS, "seconds"),
+            "messages": sla_values.bound(LAG_MESSAGES, "messages"),
+            "percent": sla_values.number(0, 100, "percent", open_end="low"),
+        },
+        required=("group",),
+        one_of=("seconds", "messages"),
     ),
 }
 _MAINTENANCE: Final[Mapping[str, Parser]] = {

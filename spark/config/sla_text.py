@@ -26,6 +26,7 @@ from spark.config.sla_values import SWITCHED_OFF
 from spark.vocabulary import DAY_MS
 
 _PATTERNS: Final = ("cluster", "broker", "replica")
+_ANY: Final = ("topic", "*")
 
 
 def sla_text(sla: SlaConfig) -> str:
@@ -55,6 +56,11 @@ def objective_entry(objective: Objective) -> dict[str, Any]:
     for key in ("sends_slower_than", "group_availability"):
         if key in entry:
             entry[key] = {name: v for name, v in entry[key].items() if v is not None}
+    if objective.consumer_lag:
+        entry["consumer_lag"] = [
+            {name: v for name, v in asdict(one).items() if v is not None and (name, v) != _ANY}
+            for one in objective.consumer_lag
+        ]
     if entry.pop("sync_ok_given", False) and objective.sync_ok_percent is None:
         entry["sync_ok_percent"] = SWITCHED_OFF
     return {"name": objective.name, **entry}

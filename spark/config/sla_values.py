@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -167,6 +168,50 @@ def mapping(
             return None
         values = {name: parsers[name](reader, name, value) for name, (_, value) in pairs.items()}
         return None if None in values.values() else make(**values)
+
+    return parse
+
+
+def entries(
+    make: Callable[..., Any],
+    parsers: Mapping[str, Parser],
+    *,
+    required: Sequence[str],
+    one_of: Sequence[str],
+) -> Parser:
+    """Parser of a list of mappings with these keys, at least one of `one_of` among them: a tuple of
+    what `make` makes of each."""
+    of_entry = mapping(make, parsers, required=required)
+
+    def parse(reader: ValueReader, key: str, node: yaml.Node) -> Any:
+        if not isinstance(node, yaml.SequenceNode):
+            example = "{" + ", ".join(f"{name}: …" for name in parsers) + "}"
+            text = f"write a list of entries like {example}; each begins with a dash"
+            reader.problem(node, f"{key} is {shown(node)}: {text}")
+            return None
+        found = [of_entry(reader, key, entry) for entry in node.value]
+        for entry, value in zip(node.value, found, strict=True):
+            if value is not None and all(getattr(value, name) is None for name in one_of):
+                reader.problem(entry, f"{key} lacks {' or '.join(one_of)}: write one of them")
+        return None if None in found else tuple(found)
+
+    return parse
+
+
+def bound(known: Sequence[int], unit: str) -> Parser:
+    """One of the bounds by which brokers count; any other one could not be proved."""
+
+    def parse(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+        value = reader.number(key, node, unit)
+        if value is None:
+            return None
+        if value not in known:
+            place = bisect_left(known, value)
+            near = " or ".join(str(each) for each in known[max(0, place - 1) : place + 1])
+            text = f"is no bound by which brokers count {unit}, so it could never be proved"
+            reader.problem(node, f"{key} is {node.value}: it {text}; write {near}")
+            return None
+        return int(value)
 
     return parse
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import datetime
 import heapq
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from spark.dumps.dump_line import BadLineError, FileLines, decode_line, shown_text
+from spark.dumps.dump_line import BadLineError, FileLines, Line, decode_line, shown_text
 from spark.dumps.dump_text import (
     DEFAULT_BOUNDS,
     GZIP,
@@ -30,6 +31,7 @@ from spark.vocabulary import LEFT_OUT
 
 Group = tuple[str, str]
 """(cluster, broker)"""
+_DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
 _WITH_GZIP_HEADER: Final = 31
 """For zlib's `wbits`."""
 _QUICK: Final = 1
@@ -94,6 +96,38 @@ def read_lines(content: bytes, bounds: Bounds | None = None) -> tuple[list[bytes
     LeftOutError, where there are `bounds`."""
     reader = LineReader(content, bounds)
     return list(_ends_cut(reader, reader)), reader.damage
+
+
+def all_lines(
+    content: bytes, midnight: int, bounds: Bounds
+) -> Iterator[tuple[bytes, Line | BadLineError]]:
+    """Every line of a file of the date that begins at `midnight` (epoch ms), and what it is; where
+    the file breaks off, one more bad one that says so. Raises LeftOutError on the way: what came so
+    far does not count then."""
+    reader = LineReader(content, bounds)
+    bad = 0
+    for text in _ends_cut(reader, reader):
+        found: Line | BadLineError
+        try:
+            found = decode_line(text, midnight)
+        except BadLineError as error:
+            found = error
+            bad += 1
+            bad_lines_counted(bad)
+        yield text, found
+    if reader.damage:
+        yield b"", broken_off(reader.damage)
+
+
+def broken_off(damage: str) -> BadLineError:
+    """What is said of a file that breaks off."""
+    return BadLineError(f"the file breaks off: {damage}")
+
+
+def date_of(path: str) -> datetime.date:
+    """The date of the directory `dt=` that a file is in; its lines are of that day. IndexError,
+    ValueError: it is in none."""
+    return datetime.date.fromisoformat(_DATE.findall(path)[-1])
 
 
 def _told_to(chain: Chain, reader: LineReader) -> Iterator[bytes]:
@@ -235,4 +269,4 @@ class _BadLines:
         """With that of the file itself, where it breaks off."""
         if not damage:
             return self._rows
-        return [BadLine(self._file, f"the file breaks off: {damage}", ""), *self._rows]
+        return [BadLine(self._file, str(broken_off(damage)), ""), *self._rows]

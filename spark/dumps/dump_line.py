@@ -166,10 +166,38 @@ class TakenRole(msgspec.Struct, gc=False):
     without_master_ms: _Count | None = None
 
 
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class GroupRow(msgspec.Struct, gc=False):
+    """A consumer group in a topic: what it had not consumed at the last look, `looked_ms` before
+    the line, and counters (ms) of the time certainly within, and beyond, each bound."""
+
+    group: str
+    topic: str
+    looked_ms: _Count
+    messages: _Count
+    age_within: list[_Count]
+    age_beyond: list[_Count]
+    messages_within: list[_Count]
+    messages_beyond: list[_Count]
+    age_ms: _Count | None = None
+
+
+class Groups(msgspec.Struct, gc=False):
+    """Consumer groups in topics; `left_out`: so many more have no row."""
+
+    age_le: list[_Positive]
+    messages_le: list[_Positive]
+    left_out: _Count
+    rows: list[GroupRow]
+
+
 class Line(msgspec.Struct, gc=False):
     """All that a line must have; those from `prev_boot` to `metadata` may be null or absent. Of
     version 2's, `prev_digest`, `exposure`, `ended` and the three of the machine's clocks may, also
-    in a line of version 2; `member` and `roles` are there in controller mode only."""
+    in a line of version 2; `member` and `roles` are there in controller mode only. `groups` is text
+    of the line until somebody asks (`decode_groups`): a day of it would fill the memory."""
 
     v: int
     ts: _Moment
@@ -212,6 +240,7 @@ class Line(msgspec.Struct, gc=False):
     ended: Ended | None = None
     member: Member | None = None
     roles: list[TakenRole] | None = None
+    groups: msgspec.Raw = _NOTHING
 
 
 class _Version(msgspec.Struct):
@@ -223,6 +252,7 @@ class BadLineError(ValueError):
 
 
 _DECODER: Final = msgspec.json.Decoder(Line)
+_GROUPS: Final = msgspec.json.Decoder(Groups | None)
 _VERSION: Final = msgspec.json.Decoder(_Version)
 _PATH: Final = re.compile(r"at `\$\.(\w+)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
@@ -276,6 +306,8 @@ def _check_version_2(line: Line) -> None:
             or exposure.ms_at_least > exposure.ms_at_most
         ):
             raise BadLineError("exposure: at_least is above at_most")
+    if line.groups is not _NOTHING:
+        _check_groups(line)
     for replica in line.replicas or ():
         if replica.lag_ms_max is None:
             raise _missing("lag_ms_max")
@@ -285,11 +317,33 @@ def _check_version_2(line: Line) -> None:
             raise BadLineError("lag_time: needs one counter more than lag_le has bounds")
 
 
+def _check_groups(line: Line) -> None:
+    """Raises BadLineError."""
+    try:
+        groups = decode_groups(line)
+    except msgspec.ValidationError as error:
+        raise BadLineError(f"groups: {error}") from None
+    if groups is None:
+        return
+    for row in groups.rows:
+        ages, messages = len(groups.age_le), len(groups.messages_le)
+        if (len(row.age_within), len(row.age_beyond)) != (ages, ages):
+            raise BadLineError("groups: needs as many counters of ages as bounds")
+        if (len(row.messages_within), len(row.messages_beyond)) != (messages, messages):
+            raise BadLineError("groups: needs as many counters of messages as bounds")
+
+
+def decode_groups(line: Line) -> Groups | None:
+    """The consumer groups of a good line; None where it does not tell of any."""
+    return None if line.groups is _NOTHING else _GROUPS.decode(line.groups)
+
+
 def _forget_version_2(line: Line) -> None:
     """Version 1 did not know these names: whatever stands there means nothing."""
     line.prev_digest = line.since = line.host = line.exposure = line.sends = line.lag_le = None
     line.machine_boot = line.uptime = line.clock_error_ms = line.ended = None
     line.member = line.roles = None
+    line.groups = _NOTHING
     for replica in line.replicas or ():
         replica.lag_ms_max = replica.lag_time = replica.remote = replica.last_error = None
     for row in line.metadata or ():

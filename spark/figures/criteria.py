@@ -34,6 +34,11 @@ class Criterion:
     gap: str
     told: str
 
+    @property
+    def text(self) -> str:
+        """Why it has its verdict."""
+        return {BREACHED: self.breach, INSUFFICIENT: self.gap}.get(self.verdict, self.told)
+
 
 def criteria(row: Row, objective: Objective, group: Row | None) -> Iterator[Criterion]:
     """Those that the objective sets and that the day can be judged by."""

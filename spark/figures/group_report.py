@@ -14,10 +14,12 @@ from typing import Any, Final
 from spark.config.objectives import Objective, SlaConfig, is_named_by
 from spark.dumps.dump_line import FileLines
 from spark.figures.calendar_windows import calendar_windows
+from spark.figures.consumer_lag import Lags, consumer_lags
 from spark.figures.elections import elections
 from spark.figures.events import events
 from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
+from spark.figures.lag_criteria import judged_rows
 from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import (
     MOST_REPLICAS,
@@ -50,7 +52,7 @@ Rows = list[tuple[Any, ...]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 
 OF_GROUPS: Final = (
-    *("replica_days", "group_days", "group_availability"),
+    *("replica_days", "group_days", "group_availability", "consumer_lag"),
     *("windows", "calendar_windows", "group_windows"),
     *("incidents", "events", "elections", "minutes", "hours", "bad_lines"),
 )
@@ -136,10 +138,16 @@ class _GroupReport:
         days, windows = [], []
         times = self._times()
         availability = self._availability(times)
+        lags = consumer_lags(self._samples.masters, self._day)
+        self._put("consumer_lag", self._judged_lags(lags, times))
         for name, (objective, time) in times.items():
             of_day = ReplicaDay(self._figures, name, time)
             row = self._replica_day(
-                name, of_day, objective, group_row, (availability.get(objective.name), elected)
+                name,
+                of_day,
+                objective,
+                group_row,
+                (availability.get(objective.name), elected, lags),
             )
             yield "minutes", [(*self._group, name, *each) for each in of_day.minute_rows()]
             row |= revision.columns(row)
@@ -204,15 +212,26 @@ class _GroupReport:
         self._put("group_availability", (self._key | row for row in found.values()))
         return found
 
+    def _judged_lags(
+        self, lags: Lags, times: Mapping[str, tuple[Objective, ReplicaTime]]
+    ) -> Iterator[Row]:
+        """Rows of consumer_lag: by the promises of all objectives of the group."""
+        objectives = {objective.name: objective for objective, _ in times.values()}
+        for row, found in zip(lags.rows, judged_rows(lags.rows, objectives.values()), strict=True):
+            verdict = worst_of(each.verdict for each in found) if found else None
+            reasons = [each.text for each in found]
+            yield self._key | row | {"verdict": verdict, "reasons": reasons}
+
     def _replica_day(
         self,
         name: str,
         of_day: ReplicaDay,
         objective: Objective,
         group_row: Row,
-        of_group: tuple[Row | None, Sequence[Row]],
+        of_group: tuple[Row | None, Sequence[Row], Lags],
     ) -> Row:
-        """of_group: the row of group_availability of its objective, and the elections."""
+        """of_group: the row of group_availability of its objective, the elections, and how consumer
+        groups lagged."""
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
         row["metadata"] = self._metadata(name)

@@ -62,6 +62,7 @@ CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
 EVENT_COLUMNS = _shown("events")
 ELECTION_COLUMNS = _shown("elections")
+CONSUMER_LAG_COLUMNS = _shown("consumer_lag")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
 MINUTE_COLUMNS = (
     *(*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms"),
@@ -84,6 +85,7 @@ OBJECTIVE_COLUMNS = (
     "sends_ok_percent",
     "sends_slower_than",
     "group_availability",
+    "consumer_lag",
 )
 
 
@@ -138,6 +140,8 @@ class ReportData:
     budget_policy: Sequence[PolicyStep] = ()
     elections: Sequence[Row] = ()
     """Of groups with a controller, all of the date."""
+    consumer_lag: Sequence[Row] = ()
+    """Of the consumer groups that the lines tell of."""
     past_left_out: Sequence[str] = ()
     """Dates before this one of which files or replicas were left out, YYYY-MM-DD."""
 
@@ -262,6 +266,7 @@ _REQUIRED = {
     "incidents": INCIDENT_COLUMNS,
     "events": EVENT_COLUMNS,
     "elections": ELECTION_COLUMNS,
+    "consumer_lag": CONSUMER_LAG_COLUMNS,
     "bad_lines": BAD_LINE_COLUMNS,
     "minutes": MINUTE_COLUMNS,
     "hours": HOUR_COLUMNS,

@@ -102,6 +102,9 @@ _SENDS = (
     | _columns("bigint", "msgs_in", "bytes_in", "restarts")
 )
 
+_OF_LAG = ("le", "within_ms", "beyond_ms", "unknown_ms")
+"""By bound."""
+
 TABLES: Final[dict[str, dict[str, str]]] = {
     "replica_days": _KEY_COLUMNS
     | _columns("string", "objective", "verdict")
@@ -156,6 +159,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("double", "window_s")
     | _KNOWN
     | _columns("double", "availability_percent", "budget_s", "budget_left_s", "budget_used_ratio"),
+    "consumer_lag": _GROUP_COLUMNS
+    | _columns("string", "consumer_group", "topic", "verdict")
+    | _columns("array<string>", "reasons")
+    | _columns("double", "window_s", "absent_s")
+    | _columns("bigint", "lines", "messages_max", "age_max_ms")
+    | _columns("array<bigint>", *(f"age_{name}" for name in _OF_LAG))
+    | _columns("array<bigint>", *(f"messages_{name}" for name in _OF_LAG)),
     "windows": _KEY_COLUMNS
     | _columns("int", "days", "days_with_data")
     | _columns("string", "begun", "verdict")

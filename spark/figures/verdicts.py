@@ -9,16 +9,20 @@ known is never `met`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from spark.config.objectives import Objective
+from spark.figures.consumer_lag import Lags
 from spark.figures.contract_criteria import contract_criteria, contract_of_sends, of_elections
 from spark.figures.criteria import Criterion, criteria, of_sends
+from spark.figures.lag_criteria import lag_criteria
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
 from spark.vocabulary import FIRST_COPY, GROUP, IS_MASTER, MINUTE_MS, SYNC_MASTER
 
 Row = Mapping[str, Any]
+
+_NO_LAGS: Final = Lags()
 
 
 def judged(
@@ -27,13 +31,14 @@ def judged(
     group: Row | None,
     availability: Row | None = None,
     elections: Sequence[Row] = (),
+    lags: Lags = _NO_LAGS,
 ) -> tuple[str, list[str]]:
     """The verdict of a replica's day, and the reasons: texts on what puts the whole day in doubt,
     on what is breached, then on what is not known; for `met` on how each criterion was met.
 
     `row` has the columns of replica_days up to the budget, `group` those of group_days; None
     without a sample of the group. `availability`: the row of group_availability of this objective;
-    `elections`: the group's of the date.
+    `elections`: the group's of the date; `lags`: of the consumer groups that its lines tell of.
     """
     is_asked = True
     if row["excluded_s"] >= row["window_s"]:
@@ -44,10 +49,12 @@ def judged(
         if is_asked:
             # Nothing of the replica; but those who send did not ask whether it is copied.
             found += [*of_sends(objective, group), *contract_of_sends(objective, group)]
+            found += lag_criteria(objective, lags)
     else:
         found = [
             *criteria(row, objective, group),
             *contract_criteria(objective, group, availability),
+            *lag_criteria(objective, lags),
         ]
     found += of_elections(elections)
     doubts = list(_doubts(group)) if group is not None and is_asked else []

@@ -67,6 +67,7 @@ def report_data(
         incidents=first_rows(groups.rows("incidents"), "-bad_s", "start_ms", *REPLICA),
         events=first_rows(groups.rows("events"), "ts", *TABLES["events"]),
         elections=in_order(groups.rows("elections")),
+        consumer_lag=in_order(groups.rows("consumer_lag")),
         bad_lines=groups.bad_lines(),
         minutes=in_order(of_some(groups.long_rows("minutes", keys), plotted)),
         hours=in_order(hours),
@@ -122,7 +123,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 _ORDER: Final = (
     *("cluster", "broker", "replica", "days", "from_ms", "dt", "number", "minute", "hour", "ts"),
-    *("broker_id", "kind", "reason", "text"),
+    *("broker_id", "kind", "reason", "text", "consumer_group", "topic"),
 )
 
 

@@ -7,14 +7,12 @@ pickled by group and table, so that whoever wants one table does not open the ot
 
 from __future__ import annotations
 
-import datetime
 import pickle
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from spark.dumps.dump_files import BadLine, Group, Packed, split_by_group
+from spark.dumps.dump_files import BadLine, Group, Packed, date_of, split_by_group
 from spark.dumps.dump_line import FileLines
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.evidence.dump_chain import record_of
@@ -35,7 +33,6 @@ Key = tuple[str, ...]
 """A broker group, or the file of lines that no group has."""
 Item = tuple[Key, tuple[str, Any]]
 """What is known of a key: a kind (below, or the name of a stored table), and one thing of it."""
-_DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
 _LINES: Final = "lines"
 _EXPECTED: Final = "expected"
 _BAD_LINES: Final = "bad_lines"
@@ -70,7 +67,7 @@ def items_of_file(
     """What a file below `dt=` holds for each group, and its bad lines; of one of the date also what
     the evidence says of it, unless the file itself goes to its group: then that is said there, and
     no digests of lines travel. `path` as Hadoop writes it."""
-    date = _date_of(path)
+    date = date_of(path)
     file = path.removeprefix("file:")
     packed, bad = split_by_group(file, date, content, day, bounds)
     for group, lines in packed.items():
@@ -90,12 +87,8 @@ def items_of_large_file(path: str, size: int, day: Day, bounds: Bounds) -> Itera
     """Of a file that is not even read: it has more bytes as it lies there than `bounds` allow."""
     file, why = path.removeprefix("file:"), bounds.stored_problem(size)
     yield (file,), (_BAD_LINES, [BadLine(file, f"{LEFT_OUT}: {why}", "")])
-    if _date_of(path) == day.date:
+    if date_of(path) == day.date:
         yield (file,), (FILE_PROBLEMS, [left_out_problem(_below_dt(file), why)])
-
-
-def _date_of(path: str) -> datetime.date:
-    return datetime.date.fromisoformat(_DATE.findall(path)[-1])
 
 
 def _below_dt(path: str) -> str:

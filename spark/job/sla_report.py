@@ -36,7 +36,13 @@ from spark.job.report_job import GroupTables, Row, compute, frame_of
 from spark.job.report_rows import dates_since, dates_until, report_data
 from spark.job.results import Results, StagedDay, report_directory, summary_path
 from spark.page.report_page import report_html
-from spark.page.summary import elections_csv, incidents_csv, replicas_csv, summary_json
+from spark.page.summary import (
+    consumer_lag_csv,
+    elections_csv,
+    incidents_csv,
+    replicas_csv,
+    summary_json,
+)
 from spark.reported_day import Day
 from spark.vocabulary import ANY_LEFT_OUT, DAY_MS, GROUP, REPLICA
 
@@ -253,9 +259,10 @@ class _Pipeline:
             "replicas.csv": replicas_csv(data),
             "incidents.csv": incidents_csv(data),
             **({"elections.csv": elections_csv(data)} if data.elections else {}),
+            **({"consumer_lag.csv": consumer_lag_csv(data)} if data.consumer_lag else {}),
         }
-        if not data.elections:
-            files.delete(f"{directory}/elections.csv")  # Of an earlier result.
+        for name in {"elections.csv", "consumer_lag.csv"} - content.keys():
+            files.delete(f"{directory}/{name}")  # Of an earlier result.
         for name, text in content.items():
             files.write(f"{directory}/{name}", text)
         below_out = {

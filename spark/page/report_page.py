@@ -27,6 +27,7 @@ from spark.figures.report_data import (
     worst_first,
 )
 from spark.page.comparisons import days_in_words, sheets
+from spark.page.consumers import shown_lags
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headlines
 from spark.page.notices import excluded, excluded_kinds, notices
@@ -145,6 +146,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "events": _part(ordered_events(data), data.total("events")),
         "elections": _part(ordered_elections(data)),
         "election_totals": _election_totals(data),
+        "consumers": _part(shown_lags(data)),
         "bad_lines": _part(ordered_bad_lines(data)),
         "remarks": _part(data.remarks),
         "past_remarks": _part(data.past_remarks),

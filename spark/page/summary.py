@@ -17,6 +17,7 @@ from spark.figures.report_data import (
     BREACHED,
     CALENDAR_WINDOW_COLUMNS,
     CLUSTER_COLUMNS,
+    CONSUMER_LAG_COLUMNS,
     ELECTION_COLUMNS,
     EVENT_COLUMNS,
     GROUP_DAY_COLUMNS,
@@ -100,6 +101,7 @@ def summary_json(data: ReportData) -> bytes:
         "incidents": [_pick(row, INCIDENT_COLUMNS) for row in ordered_incidents(data)],
         "events": [_pick(row, EVENT_COLUMNS) for row in ordered_events(data)],
         **_elections(data),
+        **_consumer_lag(data),
         "remarks": [dict(row) for row in data.remarks],
         "past_remarks": [dict(row) for row in data.past_remarks],
         "bad_lines": [_pick(row, tuple(row)) for row in ordered_bad_lines(data)],
@@ -176,6 +178,42 @@ def elections_csv(data: ReportData) -> bytes:
             [data.date, *(row[name] for name in ELECTION_COLUMNS), _iso(row["ts"])]
             for row in ordered_elections(data)
         ),
+    )
+
+
+def consumer_lag_csv(data: ReportData) -> bytes:
+    """A row for each consumer group in a topic and each bound, of its age or its messages."""
+    names = (*GROUP, "consumer_group", "topic", "verdict", "window_s", "absent_s", "lines")
+    marks = ("messages_max", "age_max_ms")
+    header = ["date", *names, *marks, "of", "bound", "within_s", "beyond_s", "unknown_s"]
+    return _csv(
+        header,
+        (
+            [data.date, *(row[name] for name in (*names, *marks)), kind, bound, *spent]
+            for row in ordered_lags(data)
+            for kind in ("age", "messages")
+            for bound, *spent in _spent(row, kind)
+        ),
+    )
+
+
+def _spent(row: Row, kind: str) -> Iterable[tuple[Any, ...]]:
+    """(bound, seconds within, beyond, unknown); the bound of an age in ms."""
+    columns = (row[f"{kind}_{name}_ms"] for name in ("within", "beyond", "unknown"))
+    for bound, *spent in zip(row[f"{kind}_le"], *columns, strict=True):
+        yield bound, *(ms / 1000 for ms in spent)
+
+
+def _consumer_lag(data: ReportData) -> dict[str, Any]:
+    """Only where lines tell of some: reports of other brokers stay what they were."""
+    rows = [_pick(row, CONSUMER_LAG_COLUMNS) for row in ordered_lags(data)]
+    return {"consumer_lag": rows} if rows else {}
+
+
+def ordered_lags(data: ReportData) -> list[Row]:
+    """By broker group, then consumer group and topic."""
+    return sorted(
+        data.consumer_lag, key=lambda row: (_group(row), row["consumer_group"], row["topic"])
     )
 
 

@@ -33,6 +33,13 @@ _OF_5: Final = {
         "broker writes nothing"
     ),
 }
+_OF_5_5: Final = {
+    "getBrokerLiteInfo": (
+        "smaller counts of what is out (what is wholly acknowledged is forgotten), of queues "
+        "(those with messages, not all that were asked for) and of offsets (none in a lite topic "
+        "without messages)"
+    ),
+}
 DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
         "brokerStatus": (
@@ -48,7 +55,7 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
         "topicList": _REVIVE,
     },
     "5.3": _OF_5,
-    "5.5": _OF_5,
+    "5.5": {**_OF_5, **_OF_5_5},
 }
 """Line to command to what is different."""
 
@@ -96,15 +103,6 @@ SAME_WORDS: Final = (
     "switchTimerEngine",
 )
 """Those of these commands to which a Java broker (without a controller) says the same."""
-NOT_YET: Final = (
-    "getBrokerLiteInfo",
-    "getParentTopicInfo",
-    "getLiteTopicInfo",
-    "getLiteClientInfo",
-    "getLiteGroupInfo",
-    "triggerLiteDispatch",
-)
-"""Commands of 5.5 about lite topics."""
 REFUSAL: Final = r"request type \d+ not supported"
 LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
 """Commands of 5.3.3 that read files and ask nobody."""
@@ -116,9 +114,12 @@ def as_markdown() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for commands in (DIFFERS["4.9"], _OF_5):
-        lines = [RELEASES[line] for line, those in DIFFERS.items() if those is commands]
-        yield f"What mqadmin {' and '.join(lines)} shows of ours:"
+    for releases, commands in (
+        ("4.9.8", DIFFERS["4.9"]),
+        ("5.3.3 and 5.5.0", _OF_5),
+        ("5.5.0 alone", _OF_5_5),
+    ):
+        yield f"What mqadmin {releases} shows of ours:"
         yield ""
         for reason in dict.fromkeys(commands.values()):
             yield from _bullet([name for name, what in commands.items() if what == reason], reason)

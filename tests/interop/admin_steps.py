@@ -9,7 +9,7 @@ in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 TOPIC: Final = "SideBySide"
@@ -20,6 +20,9 @@ GROUP: Final = "side-by-side"
 CLONE: Final = "side-by-side-clone"
 READERS: Final = "side-by-side-readers"
 PRODUCERS: Final = "side-by-side-producers"
+LITE_PARENT: Final = "SideBySideLite"
+LITE_GROUP: Final = "side-by-side-lite"
+LITE_CLIENT: Final = "lite-client"
 QUEUES: Final = 4
 RETRY_QUEUES: Final = 2
 SENT: Final = 9
@@ -237,7 +240,40 @@ OFFLINE: Final = Phase(
     ),
 )
 
-PHASES: Final = (CREATE, ONLINE, CHANGE, OFFLINE)
+_P: Final = f"-p {LITE_PARENT}"
+_LITE_GROUP: Final = f"{_P} -g {LITE_GROUP}"
+_LITE_CLIENT: Final = f"-c {LITE_CLIENT}"
+LITE: Final = Phase(
+    "use_lite_topics",
+    tuple(
+        replace(step, only="5.5")
+        for step in (
+            Step("getBrokerLiteInfo", f"{_B} -d"),
+            Step("getBrokerLiteInfo", _C),
+            Step("getParentTopicInfo", _P),
+            Step("getParentTopicInfo", "-p NoSuchTopic"),
+            Step("getParentTopicInfo", f"-p {TOPIC}"),
+            Step("getLiteTopicInfo", f"{_P} -l s1 -s"),
+            Step("getLiteTopicInfo", f"{_P} -l s2"),
+            Step("getLiteTopicInfo", f"{_P} -l never"),
+            Step("getLiteTopicInfo", f"-p {TOPIC} -l s1"),
+            Step("getLiteClientInfo", f"{_LITE_GROUP} {_LITE_CLIENT} -s"),
+            Step("getLiteClientInfo", f"{_LITE_GROUP} -c nobody"),
+            Step("getLiteClientInfo", f"{_P} -g nobody {_LITE_CLIENT}"),
+            Step("getLiteClientInfo", f"{_P} -g {READERS} {_LITE_CLIENT}"),
+            Step("getLiteGroupInfo", f"{_LITE_GROUP} -k 5"),
+            Step("getLiteGroupInfo", f"{_LITE_GROUP} -l s1"),
+            Step("getLiteGroupInfo", f"{_LITE_GROUP} -l s2"),
+            Step("getLiteGroupInfo", f"{_LITE_GROUP} -l never"),
+            Step("getLiteGroupInfo", f"{_P} -g nobody"),
+            Step("triggerLiteDispatch", _LITE_GROUP),
+            Step("triggerLiteDispatch", f"{_LITE_GROUP} {_LITE_CLIENT} -b {{name}}"),
+            Step("triggerLiteDispatch", f"{_P} -g nobody"),
+        )
+    ),
+)
+
+PHASES: Final = (CREATE, ONLINE, CHANGE, OFFLINE, LITE)
 
 BEYOND: Final = Phase(
     "nothing",

@@ -18,11 +18,16 @@ from typing import Any, Final
 
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import ConsumeStats
+from remoting.lite_names import to_lmq_name
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
+from tests.broker.lite.lite_client import LiteClient, LiteMessage, send_lite
 from tests.interop import harness
 from tests.interop.admin_steps import (
     GROUP,
+    LITE_CLIENT,
+    LITE_GROUP,
+    LITE_PARENT,
     PRODUCERS,
     QUEUES,
     READERS,
@@ -62,6 +67,7 @@ _VALUES: Final = tuple(
         # Identity hashes and lambdas of the tool's own JVM, and where it says help is.
         (r"@[0-9a-f]{4,8}\b|\$Lambda\S+", "@<object>"),
         (r"https?://\S+", "<url>"),
+        (r"\(\d+ s ago\)", "(<age>)"),
     )
 )
 _NEWER_VALUES: Final = tuple(
@@ -196,6 +202,38 @@ class AdminWorld:
         self._consumer.stop()
         wait_until(lambda: not self._clients(), "the consumer gone")
 
+    def use_lite_topics(self) -> None:
+        """5.5: of s1 one message is acknowledged, one is out and one waits behind it; of s2 all is
+        acknowledged; s3 is subscribed and has none."""
+        if self.line != "5.5":
+            return
+        namesrv, broker = self._facts["namesrv"], ["-b", self._broker.address]
+        topic, group = ["-t", LITE_PARENT], ["-g", LITE_GROUP]
+        lite = ["-a", "+message.type=LITE,+lite.topic.expiration=30"]
+        bound = ["--attributes", f"+lite.bind.topic={LITE_PARENT}"]
+        self._mqadmin(["updateTopic", "-n", namesrv, *broker, *topic, *lite])
+        self._mqadmin(["updateSubGroup", "-n", namesrv, *broker, *group, *bound])
+        with self._broker.client() as frames:
+            client = LiteClient(frames, LITE_GROUP, LITE_CLIENT, self._broker.name, LITE_PARENT)
+            for lite_topic in ("s1", "s1", "s2"):
+                answer = send_lite(frames, lite_topic, b"body", parent=LITE_PARENT)
+                assert answer.code == 0, answer.remark
+            s1, s2 = (to_lmq_name(LITE_PARENT, lite) for lite in ("s1", "s2"))
+            wait_until(lambda: frames.offset(30, s1, 0) == 2, "two lite messages")
+            wait_until(lambda: frames.offset(30, s2, 0) == 1, "another one")
+            client.subscribe("s1", "s2", "s3", offsetOption={"type": "POLICY", "value": 1})
+            popped: dict[tuple[str, int], LiteMessage] = {}
+
+            def has_all() -> bool:
+                popped.update(((one.lite, one.offset), one) for one in client.pop(pollTime=2_000))
+                return len(popped) == 3
+
+            wait_until(has_all, f"the lite messages of {self.kind}", 30.0)
+            for place in (("s1", 0), ("s2", 0)):
+                assert client.ack(popped[place]).code == 0
+            send_lite(frames, "s1", b"body", parent=LITE_PARENT)
+            wait_until(lambda: frames.offset(30, s1, 0) == 3, "the last one")
+
     def _clients(self) -> list[str]:
         with self._broker.client() as client:
             answer = client.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": GROUP})
@@ -226,6 +264,8 @@ class AdminWorld:
         # Java's first check of transactions, after 60 s, makes a topic: topicList would show it or
         # not, depending on how fast the steps were.
         settings = {"traceTopicEnable": "true", "transactionCheckInterval": "3600000"}
+        if self.line == "5.5":
+            settings |= {"enableLmq": "true", "enableMultiDispatch": "true"}
         if self.line == "4.9":
             (conf / "plain_acl.yml").write_text(_ACCOUNTS)
             settings["aclEnable"] = "true"

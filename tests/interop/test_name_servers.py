@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import EqualTo
 
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered, wait_registered
-from tests.interop.driver import Driver
+from tests.interop.driver import Driver, Entry
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
+from tests.interop.spark_rows import read_entries
+from tests.interop.test_batch_queues import create
+from tests.interop.test_transactions import COMMIT, ROLLBACK, TransactionProducer
 from tests.support.our_broker import FrameClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -60,9 +65,63 @@ def test_registers_serves_and_leaves(pair: Client) -> None:
     sent = pair.producer().send(topic, "sync", 200)
     received = consumer.wait_for(200)
     assert sorted((e.seq, e.digest) for e in received) == sorted((e.seq, e.digest) for e in sent)
+    _read_by_spark(pair)
     pair.cluster.broker.stop()
     gone = "the stopped broker is gone from the name server"
     wait_until(lambda: registered(pair.driver, pair.namesrv) == {}, gone)
+
+
+def _read_by_spark(pair: Client) -> None:
+    """Messages of every kind, each once and equal to what a Java consumer got, from brokers and
+    name servers of every release that is here (docs/spark_sources.md)."""
+    topic = pair.topic()
+    count = _send_every_kind(pair, topic)
+    received = pair.push(topic).wait_for(count)
+    assert len(received) == count
+    rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="70", batchBytes="10000")
+    assert sorted(rows, key=_place) == sorted(received, key=_place)
+    tagged = read_entries(pair.namesrv, topic, [EqualTo(("tags",), "TagA")])
+    assert sorted(tagged, key=_place) == [e for e in sorted(rows, key=_place) if e.note == "TagA"]
+    if pair.cluster.broker.kind == "java-5.5":
+        _read_inner_batches(pair)
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    return entry.queue_id, entry.queue_offset
+
+
+def _send_every_kind(pair: Client, topic: str) -> int:
+    """How many messages a consumer gets of it."""
+    producer = pair.producer(compress_over=300)
+    kinds = {"sync": 60, "async": 60, "batch": 60, "selector": 60, "oneway": 60}
+    begun = [
+        producer.begin_send(topic, kind, count, first=1000 * number)
+        for number, (kind, count) in enumerate(kinds.items())
+    ]
+    for each in begun:
+        producer.sent(each)
+    producer.send(topic, "sync", 10, first=10_000, delay_level=1)
+    halves = TransactionProducer(pair, pair.group(), COMMIT)
+    halves.send(topic, 20, COMMIT, ROLLBACK, first=20_000)
+    return sum(kinds.values()) + 10 + 10
+
+
+def _read_inner_batches(pair: Client) -> None:
+    """In a topic with batch consume queues one record holds a batch."""
+    topic = pair.group()
+    with pair.cluster.broker.client() as client:
+        create(client, topic, queues=2)
+    wait_until(lambda: pair._has_route(topic), f"route of {topic}")
+    sent = pair.producer().send(topic, "batch", 90)
+    rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="7")
+    assert sorted((e.seq, e.digest) for e in rows) == sorted((e.seq, e.digest) for e in sent)
+    received = pair.push(topic).wait_for(90)
+    # Java's consumer leaves out whose record they are of.
+    unnamed = [replace(entry, offset_msg_id="null") for entry in rows]
+    assert sorted(unnamed, key=_place) == sorted(received, key=_place)
+    tagged = read_entries(pair.namesrv, topic, [EqualTo(("tags",), "TagA")])
+    assert {entry.note for entry in tagged} == {"TagA"}
+    assert len(tagged) == sum(entry.note == "TagA" for entry in rows)
 
 
 def test_one_broker_registers_with_name_servers_of_both_worlds(

@@ -15,13 +15,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark.config.exclusions import Exclusion
-from spark.config.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
+from spark.config.objectives import ConsumerLag, Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.job.sla_report import ReportRequest, run
 from spark.reported_day import Day
 from tests.spark.core_tables import core_tables
 from tests.spark.plain_report import plain_report
 from tests.spark.plain_samples import Json, Tables, Window
-from tests.spark.plain_verdicts import PlainQuestion
+from tests.spark.plain_verdicts import PlainObjective, PlainQuestion
 
 KEYS = {
     "replica_days": ("cluster", "broker", "replica"),
@@ -34,6 +34,7 @@ KEYS = {
     "hours": ("cluster", "broker", "replica", "hour"),
     "events": ("cluster", "broker", "ts", "broker_id", "kind", "text"),
     "elections": ("cluster", "broker", "epoch"),
+    "consumer_lag": ("cluster", "broker", "consumer_group", "topic"),
     "reports": ("w0_ms",),
     "bad_lines": ("file", "text"),
 }
@@ -48,6 +49,7 @@ ONLY_SPARK = {
     "clusters": {"dt", "calendar"},
     "incidents": {"dt"},
     "elections": {"dt"},
+    "consumer_lag": {"dt", "reasons"},
     "minutes": {"dt"},
     "hours": {"dt"},
     "bad_lines": {"dt", "reason"},
@@ -72,7 +74,7 @@ class QuietProgress:
 
 def _sla(question: Question) -> SlaConfig:
     return SlaConfig(
-        tuple(Objective(**dataclasses.asdict(o)) for o in question.objectives),
+        tuple(map(_objective, question.objectives)),
         tuple(ReplicaName(*key) for key in question.expect),
         tuple(ReplicaPattern(*key) for key in question.retired),
         question.lengths,
@@ -81,6 +83,13 @@ def _sla(question: Question) -> SlaConfig:
             for patterns, from_ms, to_ms, reason in question.exclusions
         ),
     )
+
+
+def _objective(plain: PlainObjective) -> Objective:
+    promises = plain.consumer_lag and tuple(
+        ConsumerLag(**dataclasses.asdict(each)) for each in plain.consumer_lag
+    )
+    return Objective(**dataclasses.asdict(plain) | {"consumer_lag": promises})
 
 
 def _day(question: Question) -> Day:

@@ -168,6 +168,11 @@ class Story:
     sync_ok_percent: float = 99.9
     sends_ok_percent: float = 99.9
     metadata_age_ms: int = 60_000
+    consumers: list[Any] = field(default_factory=list)
+    """day_groups.Consumer: of which the lines of version 2 tell."""
+    lag_seconds: int = 60
+    lag_messages: int | None = None
+    lag_percent: float = 99.0
 
     @property
     def skew_ms(self) -> int:
@@ -253,6 +258,12 @@ class Story:
         found += [f"machine {n} back as a slave {at(ms)}" for n, ms in self.returns.items()]
         found.append(f"tells of ends {self.keeps_ends}, lost its past {self.loses_past}")
         found += [f"{name} is named after {ms} ms" for name, ms in self.named_after.items()]
+        for each in self.consumers:
+            found += [f"{at(a)} {each.name} pauses until {at(b)}" for a, b in each.pauses]
+            ends = f"since {at(each.since)} until {at(each.until)}"
+            found.append(f"{each.name} is there {ends}, a message each {each.every_ms}")
+        lag = f"{self.lag_seconds} s, {self.lag_messages} messages, {self.lag_percent}"
+        found.append(f"consumer lag {lag}")
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]
         return found
 

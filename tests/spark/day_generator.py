@@ -37,6 +37,7 @@ from tests.spark.day_events import (
     Story,
     random_story,
 )
+from tests.spark.day_groups import Counted, tell_groups
 from tests.spark.day_machines import (
     HELD_MS,
     MONO_AT_START,
@@ -230,6 +231,7 @@ def whole_story(seed: int, name: str = "b", window: Span | None = None) -> Story
     story = random_story(seed, name, window)
     tell_more(story)
     tell_machines(story)
+    tell_groups(story)
     return story
 
 
@@ -346,7 +348,8 @@ class _Writer:
         sent: Sent = lambda start, end: (  # noqa: E731
             counted(story.sends, start, end) if life in story.lives else {}
         )
-        marks = _Marks(life, counters, looks, sent)
+        groups = Counted(story, life) if story.consumers and life in story.lives else None
+        marks = _Marks(life, counters, looks, sent, groups)
         for seq, moment in self._moments(life):
             if moment < life.end:
                 marks.pass_to(moment)
@@ -599,7 +602,12 @@ class _Marks:
     """What version 2 counts between the lines of one life."""
 
     def __init__(
-        self, life: Life, counters: dict[str, _Counters], looks: _Looks, sent: Sent
+        self,
+        life: Life,
+        counters: dict[str, _Counters],
+        looks: _Looks,
+        sent: Sent,
+        groups: Counted | None,
     ) -> None:
         self._life = life
         self._sent = sent
@@ -607,6 +615,7 @@ class _Marks:
         self._looks = looks
         self._counts = [0] * (len(RISK_LE) + 1)
         self._passed = self._written = life.start
+        self._groups = groups
         self._high = {name: self._high_looks(life.links[name]) for name in counters}
 
     def has_row(self, name: str, moment: int) -> bool:
@@ -641,6 +650,9 @@ class _Marks:
             link = life.links[row["id"]]
             row["lag_ms_max"] = max(_most_lag_of(link, since, moment), row["lag_ms"])
             row["lag_time"] = self._lag_time(row, moment)
+        told = None if self._groups is None else self._groups.groups(moment)
+        if told is not None:
+            line["groups"] = told
         self._written = moment
 
     def _risk(self, start: int, end: int) -> tuple[int, int]:

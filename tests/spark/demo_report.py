@@ -577,6 +577,7 @@ def demo_objective() -> dict[str, Any]:
         "sends_ok_percent": None,
         "sends_slower_than": None,
         "group_availability": None,
+        "consumer_lag": None,
     }
 
 

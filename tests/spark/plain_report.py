@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tests.spark.plain_bounds import Past, lag_above, two_masters
 from tests.spark.plain_elections import plain_elections
+from tests.spark.plain_lag import lag_rows, lag_verdicts, most_left_out
 from tests.spark.plain_samples import (
     DAY_MS,
     HOUR_MS,
@@ -169,6 +170,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         if any(sample.in_window for sample in stream)
     }
     tables["elections"] = elections
+    lags = {group: lag_rows(stream, window) for group, stream in streams.items()}
+    left_out = {group: most_left_out(stream) for group, stream in streams.items()}
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
     everybody = _replicas_of(question, streams, joined, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
@@ -180,7 +183,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
         elected = [row for row in elections if (row["cluster"], row["broker"]) == key[:2]]
-        of_group = groups.get(key[:2]), elected
+        lagging = lags.get(key[:2], []), left_out.get(key[:2], 0)
+        of_group = groups.get(key[:2]), elected, lagging
         day = _replica_day(replica, window, metadata.get(key, []), of_group, earlier)
         tables["replica_days"].append(day)
         tables["incidents"] += replica.incidents
@@ -198,8 +202,31 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         verdicts = [d["verdict"] for d in tables["replica_days"] if key_of(d)[:2] == group]
         row["verdict"] = worst(verdicts)
         tables["group_days"].append(row)
+    tables["consumer_lag"] = [
+        {"cluster": group[0], "broker": group[1], **row}
+        for group, rows in lags.items()
+        for row in rows
+    ]
+    for row in tables["consumer_lag"]:
+        row["verdict"] = _lag_verdict(row, question, tables["replica_days"])
     several_days(question.lengths, question.objectives, tables, earlier, window)
     return tables
+
+
+def _lag_verdict(row: Json, question: PlainQuestion, days: list[Json]) -> str | None:
+    """By the promises of the objectives of its broker group's replicas."""
+    group = row["cluster"], row["broker"]
+    names = {day["objective"] for day in days if key_of(day)[:2] == group}
+    found = [
+        verdict
+        for each in question.objectives
+        if each.name in names
+        for of, verdict in lag_verdicts(
+            each.consumer_lag or (), each.availability_percent, [row], 0
+        )
+        if of is not None
+    ]
+    return worst(found) if found else None
 
 
 def everyone(masters: Groups, slaves: dict[tuple[str, str, int], list[Sample]]) -> set[Any]:
@@ -330,10 +357,10 @@ def _replica_day(
     replica: Replica,
     window: Window,
     metadata: list[Json],
-    of_group: tuple[Json | None, list[Json]],
+    of_group: tuple[Json | None, list[Json], tuple[list[Json], int]],
     earlier: list[Tables],
 ) -> Json:
-    """of_group: its figures of the day, and its elections."""
+    """of_group: its figures of the day, its elections, how consumer groups lagged."""
     inside, objective, time = replica.inside, replica.objective, replica.time
     total_ms = time.total_ms(window.w0, window.w1)
     good, bad, unknown, excluded = (total_ms[quality] / 1000 for quality in QUALITIES)

@@ -367,7 +367,7 @@ def _is_good(line: Json, date: datetime.date) -> bool:
 
 NEW_FIELDS: Final = (
     *("prev_digest", "since", "host", "exposure", "sends", "lag_le"),
-    *("machine_boot", "uptime", "clock_error_ms", "ended", "member", "roles"),
+    *("machine_boot", "uptime", "clock_error_ms", "ended", "member", "roles", "groups"),
 )
 NEW_OF_ROWS: Final = ("lag_ms_max", "lag_time", "remote", "last_error")
 SEND_RESULTS: Final = [*SYNC_RESULTS, "refused"]
@@ -396,6 +396,7 @@ def _is_good_addition(line: Json) -> bool:
         and (mark is None or _is_good_mark(mark))
         and _are_sends(sends)
         and (line.get("ended") is None or _is_good_end(line["ended"]))
+        and (line.get("groups") is None or _are_good_groups(line["groups"]))
         and isinstance(bounds, list)
         and _are_counts(bounds)
         and all(
@@ -413,6 +414,28 @@ def _are_sends(value: object) -> bool:
         isinstance(value, dict)
         and _has(value, _is_count, SEND_RESULTS)
         and _is_good_latency(value.get("latency"))
+    )
+
+
+def _are_good_groups(value: object) -> bool:
+    if not isinstance(value, dict) or not _is_count(value.get("left_out")):
+        return False
+    le = {kind: value.get(f"{kind}_le") for kind in ("age", "messages")}
+    rows = value.get("rows")
+    return (
+        all(_are_counts(bounds) and 0 not in bounds for bounds in le.values())
+        and isinstance(rows, list)
+        and all(
+            _has(row, _is_text, ["group", "topic"])
+            and _has(row, _is_count, ["looked_ms", "messages"])
+            and _is_count(row.get("age_ms") or 0)
+            and all(
+                _are_counts(row.get(f"{kind}_{side}")) and len(row[f"{kind}_{side}"]) == len(bounds)
+                for kind, bounds in le.items()
+                for side in ("within", "beyond")
+            )
+            for row in rows
+        )
     )
 
 

@@ -25,6 +25,7 @@ from tests.spark.plain_bounds import (
 from tests.spark.plain_bounds import ages as bounds_of_ages
 from tests.spark.plain_bounds import sends as bounds_of_sends
 from tests.spark.plain_elections import TWICE
+from tests.spark.plain_lag import PlainLag, lag_verdicts
 from tests.spark.plain_samples import (
     QUANTILES,
     SEND_RESULTS,
@@ -65,6 +66,7 @@ class PlainObjective:
     metadata_required: bool = False
     first_copy_hours: float = 24
     sends_ok_percent: float | None = None
+    consumer_lag: tuple[PlainLag, ...] | None = None
     sync_ok_given: bool = False
     """Whether it says anything of sync sends, if only (without a percentage) that they are not
     judged."""
@@ -286,7 +288,11 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 
 
 def verdict_of(
-    objective: PlainObjective, day: Json, group: Json | None, elections: list[Json]
+    objective: PlainObjective,
+    day: Json,
+    group: Json | None,
+    elections: list[Json],
+    lags: tuple[list[Json], int] = ([], 0),
 ) -> str:
     """The worst of a replica's criteria; two masters at once, and a broker that was never ready,
     are met by nothing, nor is a day with an election that lost what was acknowledged."""
@@ -298,6 +304,8 @@ def verdict_of(
     if is_excluded and not reasons & {"first copy", IS_MASTER}:
         return worst([MET, *verdicts])
     verdicts.append(MET if is_excluded else available(objective, day))
+    promised = lag_verdicts(objective.consumer_lag or (), objective.availability_percent, *lags)
+    verdicts += [verdict for _, verdict in promised]
     if told is not None and (told["two_masters_s"] > 0 or told["ready_samples"] == 0):
         verdicts.append(INSUFFICIENT)
     if is_excluded:

@@ -33,7 +33,10 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, proved_ms, random_day, whole_story
+from tests.spark.day_groups import CONSUMER_LAG
+from tests.spark.day_groups import LOOK_MS as GROUP_LOOK_MS
 from tests.spark.day_objectives import CRITERIA, above, exposure, overlap_seen_ms, sent
+from tests.spark.plain_lag import PlainLag
 from tests.spark.plain_samples import Json, Tables, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET, PlainObjective
 
@@ -78,8 +81,15 @@ def _further_criteria(story: Story) -> dict[str, Any]:
         "rpo": {"rpo_bytes": story.rpo_bytes},
         "sends ok": {"sends_ok_percent": story.sends_ok_percent},
         "metadata age": {"metadata_age_seconds": story.metadata_age_ms / 1000},
+        CONSUMER_LAG: {"consumer_lag": _promises(story)},
     }
     return {name: value for kind in story.asks for name, value in every[kind].items()}
+
+
+def _promises(story: Story) -> tuple[PlainLag, ...]:
+    """Of each of its consumer groups."""
+    limits = story.lag_seconds, story.lag_messages, story.lag_percent
+    return tuple(PlainLag(each.name, "T", *limits) for each in story.consumers)
 
 
 def plainly(day: Day, root: Path) -> Tables:
@@ -107,6 +117,9 @@ def wrong(day: Day, tables: Tables) -> list[str]:
         return found
     if groups and groups[0]["samples"]:
         found += _wrong_group(day, groups[0])
+    for row in tables["consumer_lag"]:
+        if row["broker"] == story.name:
+            found += [f"{row['consumer_group']}: {text}" for text in _wrong_lag(day, row)]
     if any(row["verdict"] == MET for row in rows.values()):
         found += _wrongly_met(day, rows)
     return found
@@ -134,6 +147,37 @@ def _wrong_group(day: Day, group: Json) -> Iterator[str]:
         yield f"at most {at_most} bytes at risk, and {at_risk} are true"
 
 
+def _wrong_lag(day: Day, row: Json) -> Iterator[str]:
+    """What is said to be proved of a consumer group. Who is right where two masters wrote nobody
+    knows, and then nothing is met."""
+    story = day.story
+    if story.rivals or story.clock:
+        return
+    (consumer,) = (each for each in story.consumers if each.name == row["consumer_group"])
+    there_ms = total(clip([(consumer.since, consumer.until)], story.w0, story.w1))
+    gone_ms = story.w1 - story.w0 - there_ms
+    if row["absent_s"] * 1000 > gone_ms + 2 * _skew_ms(story) + GROUP_LOOK_MS + ROUNDING_MS:
+        yield f"absent for {row['absent_s']} s, and {gone_ms} ms are true"
+    for kind, name in (("age", "age"), ("messages", "messages")):
+        for place, bound in enumerate(row[f"{kind}_le"]):
+            within, beyond, unknown = (
+                row[f"{kind}_{side}_ms"][place] for side in ("within", "beyond", "unknown")
+            )
+            late_ms = consumer.above(story, **{name: bound})
+            skew_ms = 2 * _skew_ms(story)
+            if beyond > late_ms + skew_ms:
+                yield f"{kind} above {bound} for {beyond} ms, and {late_ms} are true"
+            if within > there_ms - late_ms + skew_ms:
+                yield f"{kind} within {bound} for {within} ms, and {there_ms - late_ms} are true"
+            if beyond + unknown + skew_ms < late_ms:
+                yield f"{kind} above {bound} for {beyond + unknown} ms at most: {late_ms} are true"
+
+
+def _skew_ms(story: Story) -> int:
+    """How far the window of a machine may be from the true one."""
+    return max(map(abs, story.skew.values()), default=0)
+
+
 def _wrongly_met(day: Day, rows: dict[str, Json]) -> Iterator[str]:
     """The promises of a day that is met for one of its replicas."""
     story = day.story
@@ -143,6 +187,16 @@ def _wrongly_met(day: Day, rows: dict[str, Json]) -> Iterator[str]:
     ok, failed = sent(story, with_refused=True)
     if "sends ok" in story.asks and ok < story.sends_ok_percent / 100 * (ok + failed) - 1e-6:
         yield f"met, and {failed} of {ok + failed} of all sends failed"
+    for each in story.consumers if CONSUMER_LAG in story.asks else ():
+        there_ms = total(clip([(each.since, each.until)], story.w0, story.w1))
+        allowed_ms = there_ms * (100 - story.lag_percent) / 100 + 2 * _skew_ms(story) + ROUNDING_MS
+        late_ms = each.above(story, age=story.lag_seconds * 1000)
+        if late_ms > allowed_ms:
+            yield f"met, and {each.name} was late for {late_ms} ms"
+        if story.lag_messages is not None:
+            late_ms = each.above(story, messages=story.lag_messages)
+            if late_ms > allowed_ms:
+                yield f"met, and {each.name} had too many messages for {late_ms} ms"
     if "rpo" in story.asks and not story.rivals and exposure(story) > story.rpo_bytes:
         yield f"met, and {exposure(story)} bytes were at risk of {story.rpo_bytes}"
     seen_ms = overlap_seen_ms(
@@ -424,7 +478,9 @@ def test_every_kind_of_event_happens() -> None:
     assert any(story.rivals for story in stories)
     assert any(story.copies for story in stories)
     assert {life.version for story in stories for life in story.lives} == {1, 2}
-    assert {kind for story in stories for kind in story.asks} == set(CRITERIA)
+    assert any(len(each.pauses) > 3 for story in stories for each in story.consumers)
+    assert any(each.since > 0 for story in stories for each in story.consumers)
+    assert {kind for story in stories for kind in story.asks} == {*CRITERIA, CONSUMER_LAG}
     failed = [each for story in stories for each in story.sends if each.result != "ok"]
     assert len({each.result for each in failed}) == 4
     assert any(

@@ -135,6 +135,12 @@ RUNS: dict[str, list[str]] = {
     "getAcl": ["-b", ADDRESS, "-s", "User:alice"],
     "listAcl": ["-c", "GoldenCluster"],
     "copyAcl": ["-f", ADDRESS, "-t", ADDRESS],
+    "getBrokerLiteInfo": ["-c", "GoldenCluster", "-d"],
+    "getParentTopicInfo": ["-p", "P"],
+    "getLiteTopicInfo": ["-p", "P", "-l", "s1", "-s"],
+    "getLiteClientInfo": ["-p", "P", "-g", "g", "-c", "c@1", "-s"],
+    "getLiteGroupInfo": ["-p", "P", "-g", "g"],
+    "triggerLiteDispatch": ["-p", "P", "-g", "g"],
     "exportMetadata": ["-b", ADDRESS, "-f", "."],
     "exportConfigs": ["-c", "GoldenCluster", "-f", "."],
     "exportMetrics": ["-c", "GoldenCluster", "-f", "."],
@@ -200,6 +206,8 @@ def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     }
     for code, body in bodies.items():
         cluster.always(code, body=body.to_json_bytes())
+    for code in range(200074, 200080):
+        cluster.always(RequestCode(code), body=b"{}")
     cluster.always(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=b"{}")
     cluster.always(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, fields=VERSIONS)
     cluster.always(RequestCode.GET_ADMIN_AUDIT, body=b"{}")

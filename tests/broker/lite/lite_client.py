@@ -33,8 +33,16 @@ class LiteMessage:
 class LiteClient:
     """One client of one group on one connection."""
 
-    def __init__(self, frames: FrameClient, group: str, client_id: str, broker: str) -> None:
+    def __init__(
+        self,
+        frames: FrameClient,
+        group: str,
+        client_id: str,
+        broker: str,
+        parent: str = PARENT,
+    ) -> None:
         self.frames = frames
+        self.parent = parent
         self.group = group
         self.client_id = client_id
         self._broker = broker
@@ -48,7 +56,7 @@ class LiteClient:
             "clientId": self.client_id,
             "group": self.group,
             "liteTopicSet": list(lites),
-            "topic": PARENT,
+            "topic": self.parent,
             "version": 0,
             **others,
         }
@@ -66,7 +74,7 @@ class LiteClient:
         fields: dict[str, Any] = {
             "clientId": self.client_id,
             "consumerGroup": self.group,
-            "topic": PARENT,
+            "topic": self.parent,
             "maxMsgNum": 32,
             "invisibleTime": 60_000,
             "pollTime": 0,
@@ -118,7 +126,7 @@ class LiteClient:
         fields = {
             "queueId": 0,
             "offset": popped.offset,
-            "topic": PARENT,
+            "topic": self.parent,
             "liteTopic": popped.lite,
             "consumerGroup": self.group,
             "extraInfo": popped.handle,
@@ -132,7 +140,7 @@ class LiteClient:
             "suspend": "false",
             "queueId": 0,
             "offset": popped.offset,
-            "topic": PARENT,
+            "topic": self.parent,
             "liteTopic": popped.lite,
             "consumerGroup": self.group,
             "extraInfo": popped.handle,
@@ -140,11 +148,13 @@ class LiteClient:
         return self.frames.call(200053, fields | others)
 
 
-def send_lite(frames: FrameClient, lite: str, body: bytes, properties: str = "") -> RemotingCommand:
+def send_lite(
+    frames: FrameClient, lite: str, body: bytes, properties: str = "", parent: str = PARENT
+) -> RemotingCommand:
     """310 to a lite topic of the parent."""
     fields = {
         "a": "p",
-        "b": PARENT,
+        "b": parent,
         "c": "TBW102",
         "d": 4,
         "e": 0,

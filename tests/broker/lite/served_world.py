@@ -52,6 +52,7 @@ class LiteServed:
 
     def __init__(self, path: Path, *, most: int = 1_000, young: bool = True) -> None:
         self.most = most
+        self.leads = True
         self.now_ms = 1_700_000_000_000
         self.queues: dict[str, list[memoryview]] = {}
         self.gone: dict[str, int] = {}
@@ -102,6 +103,7 @@ class LiteServed:
                 dispatcher=self.dispatcher,
                 queues=self.lite_queues,
                 find_group=self.groups.get,
+                leads=lambda: self.leads,
                 stats=stats,
                 monotonic_ms=lambda: self.now_ms,
                 on_loop=self.later.append,

@@ -51,6 +51,8 @@ def lite_broker(root: Path) -> Iterator[OurBroker]:
         "enableLmq": "true",
         "enableMultiDispatch": "true",
         "maxLiteSubscriptionCount": 60,
+        "liteLagCountMetricsEnable": "true",
+        "liteLagLatencyMetricsEnable": "true",
         "flushConsumerOffsetInterval": 200,
     }
     with OurBroker(root, **settings) as broker:
@@ -300,6 +302,24 @@ def test_operators_see_what_there_is(frames: FrameClient, lite: str) -> None:
     assert body(200079, group="GLite") == {}
     assert frames.call(200077, {"maxCount": 0}).code == 29
     assert frames.call(200075, {"topic": "TNone"}).code == 17
+
+
+def test_a_lite_group_has_metrics(frames: FrameClient, lite: str) -> None:
+    one = client(frames, lite, "GOther")
+    send(frames, lite, b"a", b"b")
+    one.subscribe(lite)
+    assert len(one.pop(pollTime=5_000)) == 2
+
+    def shown(name: str) -> dict[str, float]:
+        """By group; nothing before the first sample."""
+        answer = frames.call(RequestCode.GET_METRICS, {"names": f"rocketmq_consumer_{name}"})
+        found = json.loads(answer.body)["metrics"].values()
+        return {labels["consumer_group"]: value for series in found for labels, value in series}
+
+    wait_until(lambda: shown("lag_messages").get("GOther") == 2, timeout_s=15)
+    assert shown("ready_messages")["GOther"] == 2
+    assert shown("lag_latency")["GOther"] > 0
+    assert shown("lag_messages").keys() == GROUPS.keys()
 
 
 def test_after_a_restart_what_was_out_comes_again_and_the_rest_does_not(

@@ -39,6 +39,7 @@ class World:
                 delete_unless=self.delete_unless,
                 registry=self.served.registry,
                 queues=self.served.lite_queues,
+                wake_group=self.served.waiters.wake_group,
                 on_loop=lambda function: function(),
                 now_ms=lambda: self.served.now_ms,
                 min_ttl_ms=lambda: MIN_TTL_MS,

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLagSources
 from broker.lite.lite_manager_processor import LiteManagerProcessor, ManagerParts
 from broker.lite.lite_settings import LiteSettings
 from remoting.errors import RequestError
@@ -27,6 +28,8 @@ SETTINGS = LiteSettings(
     most_light_queues=20_000,
     collects_lag_times=True,
     lag_times=1,
+    shows_lag_counts=True,
+    shows_lag_times=True,
 )
 
 
@@ -50,6 +53,17 @@ class World:
                 lifecycle=lifecycle,
                 queues=served.lite_queues,
                 store=store,
+                lags=LiteConsumerLagCalculator(
+                    LiteLagSources(
+                        lite_topics=lifecycle.lite_topics,
+                        queues=served.lite_queues,
+                        store=store,
+                        find_group=served.groups.get,
+                        group_names=lambda: list(served.groups),
+                        settings=lambda: SETTINGS,
+                        monotonic_ms=lambda: served.now_ms,
+                    )
+                ),
                 find_topic={PARENT: served.topic, "T": mock.MagicMock(attributes={})}.get,
                 topic_names=lambda: [PARENT, "T"],
                 find_group=served.groups.get,
@@ -143,6 +157,12 @@ def test_a_group(world: World) -> None:
         "pullOffset": 0,
     }
     assert (one["totalLagCount"], one["earliestUnconsumedTimestamp"]) == (2, 5_001)
+    # As RocketMQ: no offsets of a lite topic that does not exist, or that the group has not begun.
+    world.served.group("New")
+    for group, lite, lag, time in (("G", "never", -1, -1), ("New", "a", 0, 0)):
+        none = world.ask(200078, group=group, liteTopic=lite)
+        assert "liteTopicOffsetWrapper" not in none
+        assert (none["totalLagCount"], none["earliestUnconsumedTimestamp"]) == (lag, time)
 
 
 def test_another_dispatch(world: World) -> None:

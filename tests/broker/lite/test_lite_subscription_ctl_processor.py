@@ -158,6 +158,30 @@ def test_the_newer_client_of_an_exclusive_group_takes_over(world: LiteServed) ->
     assert world.popped("old") == []
 
 
+def test_a_slave_agrees_and_notes_nothing(world: LiteServed) -> None:
+    world.leads = False
+    for action in ("PARTIAL_ADD", "COMPLETE_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE"):
+        assert world.subscribe(action, "a").code == 0
+    assert world.registry.is_empty
+    answer = world.subscribe("PARTIAL_ADD", "a b")
+    assert answer.code == 604, "what is no name is none anywhere"
+
+
+def test_a_broker_that_ceases_to_lead_between_two_slices_notes_no_more(world: LiteServed) -> None:
+    change = {"action": "PARTIAL_ADD", "clientId": "c", "group": "G", "topic": PARENT}
+    names = [f"s{number}" for number in range(SLICE + 10)]
+    body = json.dumps(
+        {"subscriptionSet": [change | {"liteTopicSet": names}, change | {"liteTopicSet": ["z"]}]}
+    ).encode()
+    world.ctl.process_request(world.connection, RemotingCommand(200071, body=body))
+    world.later.pop(0)()
+    world.leads = False
+    world.dispatcher.clear()
+    world.registry.clear()
+    assert world.turn().code == 604
+    assert (world.registry.is_empty, world.registry.subscription_count) == (True, 0)
+
+
 def test_a_wildcard_group_subscribes_as_a_whole(world: LiteServed) -> None:
     world.group("G", **{"lite.sub.wildcard": "true"})
     world.send("s", "t")

@@ -45,13 +45,48 @@ def test_ten_million_subscriptions_of_one_client_take_what_a_hundred_take() -> N
 def test_a_client_is_of_one_group_and_one_parent() -> None:
     world = LiteWorld()
     world.client("a")
-    for group in (lite_group("H"), lite_group("G", topic="Q")):
-        with pytest.raises(RequestError, match="use another client id"):
-            world.client("a", group)
+    with pytest.raises(RequestError, match="use another client id"):
+        world.client("a", lite_group("G", topic="Q"))
     with pytest.raises(RequestError, match="limit 255"):
         world.client("x" * (MOST_CLIENT_ID + 1))
     assert world.registry.find("a", "H") is None
     assert world.registry.find("a", "G") is not None
+
+
+def test_whoever_forges_an_id_in_another_group_is_another_client() -> None:
+    world = LiteWorld()
+    client = world.client("a")
+    world.subscribe(client, "s1")
+    thief = world.client("a", lite_group("H"))
+    world.subscribe(thief, "s1")
+    world.arrive("s1")
+    assert (world.take_all(thief), world.take_all(client)) == (["s1"], ["s1"])
+    world.arrive("s1")
+    world.registry.drop(thief)
+    world.dispatcher.step()
+    assert world.registry.find("a", "H") is None
+    assert world.registry.find("a", "G") is client
+    assert (list(client.lmqs), world.take_all(client)) == ([lmq("s1")], ["s1"])
+
+
+def test_what_is_under_way_when_a_broker_ceases_to_lead_counts_nothing() -> None:
+    world = LiteWorld()
+    group = lite_group(is_exclusive=True)
+    client = world.client("a", group)
+    world.subscribe(client, "s1", "s2", "s3")
+    world.subscribe(world.client("b", group), "s3")
+    leaving = world.registry.dropping(client)
+    next(leaving)
+    world.registry.clear()
+    for _ in leaving:
+        pass
+    world.registry.knows(client, lmq("s3"))
+    assert not world.registry.remove(client, lmq("s2"))
+    assert world.registry.subscription_count == 0
+    for number in range(99):
+        world.subscribe(world.client("c"), f"s{number}")
+    with pytest.raises(RequestError, match="quota"):
+        world.subscribe(world.client("c"), "s99")
 
 
 def test_in_an_exclusive_group_the_newer_client_has_the_lite_topic() -> None:

@@ -43,6 +43,27 @@ def test_what_is_handed_out_again_is_known_once() -> None:
     assert world.order.commit_and_next(("q", "G"), 5, world.now_ms, 0) == ILLEGAL
 
 
+def test_a_client_that_suspends_again_and_again_lowers_no_attempt() -> None:
+    world, queue = World(), ("q", "G")
+
+    def out(attempt: str) -> int:
+        world.now_ms += 100
+        return world.order.update(attempt, queue, world.now_ms, 100, [0], (1_000,))[0]
+
+    def suspend(times: int) -> None:
+        for _ in range(times):
+            world.order.suspend(queue, 0, world.now_ms, world.now_ms)
+
+    assert [out("a"), out("b")] == [0, 1]
+    suspend(5)
+    assert [out("b"), out("b")] == [1, 1]  # the same attempt, as it is asked for again
+    suspend(5)
+    assert out("c") == 1  # the last one does not count
+    assert out("d") == 2
+    suspend(1)
+    assert [out("e"), out("f")] == [2, 3]
+
+
 def test_what_nobody_wants_for_a_day_is_forgotten() -> None:
     world = World()
     for name in "pqr":

@@ -111,6 +111,31 @@ def test_a_pop_waits_for_an_event_of_its_client(world: LiteServed) -> None:
     assert world.answers[-1][0].code == 209
 
 
+def test_an_offset_behind_the_end_is_of_messages_that_are_gone(world: LiteServed) -> None:
+    """This broker was a slave that had the offset and not the messages; others come."""
+    lmq = to_lmq_name(PARENT, "a")
+    world.offsets.commit_offset("x", "G", lmq, 0, 7)
+    world.subscribe("PARTIAL_ADD", "a")
+    world.send("a")
+    assert world.popped() == [0]
+    assert world.lite_queues.committed("G", lmq) == 0
+    world.ack("a", 0)
+    assert not world.lite_queues.wants("G", lmq)
+
+
+def test_waiting_pops_hear_of_the_deletion_of_their_group(world: LiteServed) -> None:
+    world.group("H")
+    world.subscribe("PARTIAL_ADD", "a")
+    for client, group in (("c", "G"), ("c", "G"), ("unknown", "G"), ("c", "H")):
+        world.post_pop(client, group, pollTime=20_000)
+    assert world.answers == []
+    del world.groups["G"]
+    world.waiters.wake_group("G")
+    sent = [call.args[0] for call in world.connection.send_command.call_args_list]
+    assert [command.code for command in sent if command.code == 26] == [26] * 3
+    assert world.waiters.polling_num("c", "H", 0) == 1
+
+
 def test_a_client_of_another_group_takes_no_events(world: LiteServed) -> None:
     world.group("H")
     world.subscribe("PARTIAL_ADD", "s")

@@ -12,7 +12,7 @@ from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsCh
 from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
-from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
+from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources, LiteProgress
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.system_topics import SystemTopics
@@ -53,6 +53,8 @@ class World:
         self.popped: dict[tuple[str, int], int] = {}
         self.in_flight: dict[tuple[str, int], int] = {}
         self.popping: set[tuple[str, str]] = set()
+        self.lite_groups: set[str] = set()
+        self.lite_lags: list[LiteProgress] = []
         system = SystemTopics()
         self.topics = TopicConfigManager(root / "topics.json", CONFIG, self.clock, system)
         self.groups = SubscriptionGroupManager(root / "groups.json", CONFIG, self.clock)
@@ -77,6 +79,7 @@ class World:
                 LagSources(
                     topics=self.topics,
                     consumers=self.consumers,
+                    is_lite_group=self.lite_groups.__contains__,
                     offsets=self.offsets,
                     queues=self.queues,
                     pop_offset=lambda topic, group, queue_id: self.popped.get((topic, queue_id)),
@@ -88,6 +91,7 @@ class World:
                     retrieve_message_from_pop_retry_topic_v1=True,
                 )
             ),
+            lite_lags=lambda: self.lite_lags,
             waiting=lambda: {"send": 3, "admin": 0},
         )
         self.gauges = BrokerGauges(self.slots, sources, self.clock)
@@ -229,6 +233,33 @@ def test_who_pops_is_seen_by_the_pops(world: World, beats: bool) -> None:
     # Somebody skips what lies between: the next pop begins there.
     world.offsets.commit_offset("test", "G", "T", 0, 9)
     assert world.sample(table.CONSUMER_READY_MESSAGES) == {own: 1, retried: 0}
+
+
+def test_lite_groups_show_what_they_are_told_to(world: World) -> None:
+    world.lite_lags = [
+        LiteProgress("LG", "P", 7, NOW_MS - 250),
+        LiteProgress("Even", "P", 0, 0),
+        LiteProgress("Counts", "P", 3, None),
+        LiteProgress("Times", "P", None, NOW_MS - 5),
+    ]
+    counts = {("LG", "P", "false", "false"): 7, ("Even", "P", "false", "false"): 0}
+    counts["Counts", "P", "false", "false"] = 3
+    assert world.sample(table.CONSUMER_LAG_MESSAGES) == counts
+    assert world.sample(table.CONSUMER_READY_MESSAGES) == counts
+    assert world.sample(table.CONSUMER_LAG_LATENCY) == {
+        ("LG", "P", "false", "false"): 250,
+        ("Even", "P", "false", "false"): 0,
+        ("Times", "P", "false", "false"): 5,
+    }
+    assert world.sample(table.CONSUMER_INFLIGHT_MESSAGES) == {}
+    assert world.sample(table.CONSUMER_QUEUEING_LATENCY) == {}
+
+
+def test_a_lite_group_that_is_online_reads_no_queue_of_its_topic(world: World) -> None:
+    world.join("LG", committed=3)
+    world.lite_groups.add("LG")
+    for metric in (table.CONSUMER_LAG_MESSAGES, table.CONSUMER_INFLIGHT_MESSAGES):
+        assert world.sample(metric) == {}
 
 
 def test_lag_of_a_group_that_left_is_not_shown(world: World) -> None:

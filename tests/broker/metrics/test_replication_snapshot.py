@@ -366,6 +366,18 @@ def test_what_a_deleted_topic_counted_stays(broker: Broker) -> None:
     assert broker.take()["msgs_in"] == 18
 
 
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "SLAVE"])
+def test_consumer_groups_are_told_by_masters_where_some_are_named(role: str) -> None:
+    broker = Broker(brokerRole=role, brokerId=str(int(role == "SLAVE")))
+    assert "groups" not in broker.take()
+    broker.remoting.find("dump_group_looks")
+    taken = broker.take()
+    broker.close()
+    assert ("groups" in taken) == (role != "SLAVE")
+    if role != "SLAVE":
+        assert taken["groups"]["rows"] == []
+
+
 def test_a_slave_tells_its_metadata() -> None:
     broker = Broker(brokerRole="SLAVE", brokerId="1")
     now_ms, counters = broker.clock.now_ms(), broker.page.counters

@@ -180,6 +180,19 @@ def test_a_topic_that_is_put_back_has_the_queues_that_wait_for_messages(tmp_path
     }
 
 
+def test_a_group_goes_on_where_a_lite_topic_begins_anew(tmp_path: Path) -> None:
+    """Its first messages were lost, or never reached this slave; of a topic that has never had any
+    nothing is known."""
+    found = tables(tmp_path)
+    for topic in ("%LMQ%$P$s1", "%LMQ%light", "t"):
+        found.offsets.commit_offset("10.0.0.1:1", "g", topic, 0, 5)
+    found.limit_to(lambda _topic, _queue_id: None)
+    offsets = [
+        found.offsets.query_offset("g", name, 0) for name in ("%LMQ%$P$s1", "%LMQ%light", "t")
+    ]
+    assert offsets == [0, 5, 5]
+
+
 def test_a_kill_right_after_a_start_brings_no_offset_of_lost_messages_back(tmp_path: Path) -> None:
     """Power was lost with a queue's messages; others had their offsets when the broker was killed,
     before the tables' next save, and the group never got them."""

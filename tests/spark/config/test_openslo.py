@@ -36,6 +36,9 @@ objectives:
     metadata_required: true
     first_copy_hours: 0
     runbook_url: "https://wiki.example.com/a?b=c#d"
+    consumer_lag:
+      - {group: "g*", seconds: 60}
+      - {group: h, topic: "t|u", messages: 1000, percent: 100}
   - {name: strict, cluster: prod-2, sync_ok_percent: 100}
   - {name: orders-paid, broker: "b\\\\c", sync_ok_percent: off}
 expect: [{cluster: c, broker: b, replica: "b:1"}]

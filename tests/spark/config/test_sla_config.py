@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
+    ConsumerLag,
     GroupAvailability,
     Objective,
     PolicyStep,
@@ -75,6 +76,8 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert orders.sends_ok_percent == 99.95
     assert orders.sends_slower_than == SlowSends(100, 1)
     assert orders.group_availability == GroupAvailability(2)
+    promise = ConsumerLag("orders-*", "*", 60, 100_000, 99.5)
+    assert orders.consumer_lag == (promise,)
     assert "\nexit_on: day\n" in text
     assert config.budget_policy == (
         PolicyStep(50, "slow down releases"),
@@ -588,6 +591,30 @@ def test_calendar_periods_beside_rolling_windows() -> None:
             "in_sync_replicas is 1: it must be a whole number, at least 2 (the master and one",
         ),
         ("group_availability: {percent: 99}", "group_availability lacks in_sync_replicas: write"),
+        (
+            "consumer_lag: {group: a, seconds: 10}",
+            "consumer_lag is a mapping: write a list of entries like {group: …, topic: …, seconds:",
+        ),
+        ("consumer_lag: [{seconds: 10}]", "consumer_lag lacks group: write {group: …, topic: …,"),
+        ("consumer_lag: [{group: a}]", "consumer_lag lacks seconds or messages: write one of"),
+        (
+            "consumer_lag: [{group: a, seconds: 45}]",
+            "seconds is 45: it is no bound by which brokers count seconds, so it could never be"
+            " proved; write 30 or 60",
+        ),
+        (
+            "consumer_lag: [{group: a, messages: 1}]",
+            "messages is 1: it is no bound by which brokers count messages, so it could never be"
+            " proved; write 100",
+        ),
+        (
+            "consumer_lag: [{group: a, messages: 1e9}]",
+            "messages is 1e9: it is no bound by which brokers count messages, so it could never be"
+            " proved; write 10000000",
+        ),
+        ("consumer_lag: [{group: a, seconds: x}]", "seconds is 'x'"),
+        ("consumer_lag: [{group: a|, seconds: 10}]", "group is 'a|': an empty alternative"),
+        ("consumer_lag: [{group: a, seconds: 10, percent: 0}]", "percent is 0: it must be"),
     ],
 )
 def test_mistakes_in_promises_of_contracts(entry: str, expected: str) -> None:

@@ -1,0 +1,79 @@
+"""ConfiguredSource: what the DataSource classes of all formats share.
+
+The classes are pickled to Python workers of the driver and of executors. register(spark) makes a
+subclass of each that holds the connection's defaults of Spark's configuration, secrets included:
+so they are in no option and no plan.
+
+Tested by tests/spark/sources/test_registration.py.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
+from pyspark.sql.datasource import DataSource
+
+from spark.sources.options import Options
+
+MISSING: Final = (
+    "an executor cannot import {module} ({error}): install the package there with its extra "
+    "(pip install 'rocketmq-python-broker[spark]'), or give it with --py-files"
+)
+
+
+class Defaults:
+    """Defaults of options, some of them secret: shown nowhere."""
+
+    def __init__(self, values: Mapping[str, str], *, pushes_filters: bool = False) -> None:
+        """pushes_filters: whether Spark hands over the filters of queries."""
+        self.values = dict(values)
+        self.pushes_filters = pushes_filters
+
+    def __repr__(self) -> str:
+        return f"Defaults({', '.join(sorted(self.values))})"
+
+
+class ConfiguredSource(DataSource):
+    """A format. Subclasses set KNOWN, the names of their options, and `name`."""
+
+    KNOWN: ClassVar[tuple[str, ...]] = ()
+    DEFAULTS: ClassVar[Defaults] = Defaults({})
+
+    def checked_options(self) -> Options:
+        """The options, after their names were checked. OptionError."""
+        options = Options(self.options, self.DEFAULTS.values)
+        options.check_names(self.KNOWN, self.name())
+        return options
+
+
+class Shipped:
+    """Mixin of readers and writers: a worker without this package says so.
+
+    They are pickled by a function that is pickled by value, so it runs where nothing of this
+    package can be imported. Attributes that begin with _ are left out.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        kind = type(self)
+        kept = {name: value for name, value in vars(self).items() if name[0] != "_"}
+        state = pickle.dumps(kept)
+        return _load, (kind.__module__, kind.__qualname__, state, MISSING)
+
+
+def _load(module: str, name: str, state: bytes, missing: str) -> Any:
+    import importlib
+    import pickle
+
+    try:
+        kind = getattr(importlib.import_module(module), name)
+        values = pickle.loads(state)
+    except ImportError as error:
+        raise RuntimeError(missing.format(module=module, error=error)) from None
+    made = object.__new__(kind)
+    made.__dict__.update(values)
+    return made
+
+
+_load.__module__ = "__main__"  # cloudpickle takes such functions by value

@@ -1,0 +1,266 @@
+"""LogFileScan: the records of one commit-log file in their order, and the damage between them.
+
+Used by the Python workers of Spark's executors, one thread. Good records come in runs, as numpy
+arrays of where their parts are (store.record_walk); whatever the walk does not take is judged by
+store.message_codec.check_record. Damage never ends a scan: a record whose sizes are right is
+stepped over, behind anything else the next whole record is looked for (log_search). Its work is
+linear in the file's size, whatever the bytes are.
+
+Tested by tests/spark/sources/test_log_scan.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spark.sources.log_search import find_next
+from spark.sources.log_window import WINDOW, FileWindow
+from store.believed_time import WITNESSES, BelievedTime
+from store.errors import RecordDamagedError
+from store.lost_range import LOST_MARK
+from store.message import Message
+from store.message_codec import (
+    BLANK_SIZE,
+    HOSTS_V6_FLAGS,
+    MAGIC_BLANK,
+    RECORD_PLACE,
+    SIZE_AND_MAGIC,
+    RecordCheck,
+    RecordKind,
+    check_record,
+    decode_record,
+    has_magic,
+    record_head,
+)
+from store.record_walk import RecordParts, announced_size, good_parts
+
+LONGEST_HEAD: Final = record_head(HOSTS_V6_FLAGS).size
+LOST_REASON: Final = "no broker of the group had it: one that started put this in its place"
+LONGEST_RECORD: Final = 64 << 20
+"""Bytes; a longer one is not read, whatever it says."""
+_FREE: Final = 64 << 20
+_A_BYTE: Final = 4
+"""Bytes that look like records and are none are read for nothing: _FREE of them, and _A_BYTE more
+for each byte of the file that lies before. A client may have made many such, each within the one
+before; beyond that a record is not believed."""
+_FIRST_STEP: Final = 64 << 10
+"""Bytes of the first walk behind damage: each costs as much as its bytes, however soon it ends."""
+
+
+class Damage(NamedTuple):
+    """[start, end) of the log holds no message. kind: of the table in docs/spark_sources.md.
+    message: what the damaged record says of itself, not to be relied upon."""
+
+    kind: str
+    start: int
+    end: int
+    reason: str
+    message: Message | None = None
+
+
+class Run(NamedTuple):
+    """Good records of the view, whose first byte is `start` of the log. Lent until the scan goes
+    on."""
+
+    view: memoryview
+    start: int
+    parts: RecordParts
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of the log. Picklable; its path is the same on every executor.
+
+    size: bytes that it should have. is_newest: nothing behind it was begun, so its records may end
+    anywhere. is_written: and a broker may be writing it.
+    """
+
+    path: str
+    start: int
+    size: int
+    is_newest: bool = False
+    is_written: bool = False
+
+
+class LogFileScan:
+    """One scan. Used once."""
+
+    def __init__(
+        self,
+        file: LogFile,
+        window: FileWindow,
+        *,
+        now_ms: int,
+        longest_record: int = LONGEST_RECORD,
+    ) -> None:
+        """now_ms: the wall clock."""
+        self._file = file
+        self._window = window
+        self._there = min(window.size, file.size)
+        """Bytes that the file has."""
+        self._longest_record = longest_record
+        self._believed = BelievedTime(now_ms)
+        self._step = _FIRST_STEP
+        self._for_nothing = 0
+
+    def run(self) -> Iterator[Run | Damage]:
+        """Records and damage, in their order. Raises SourceError: the file cannot be read, for
+        another reason than rot."""
+        at = 0
+        while self._there - at >= BLANK_SIZE:
+            run = self._walk(at)
+            if run is None:
+                found = self._judge(at)
+                if found.kind is RecordKind.BLANK:
+                    yield from self._blank(at)
+                    return
+                if found.kind is not RecordKind.MESSAGE:
+                    damage, at = self._damaged(at, found)
+                    self._step = _FIRST_STEP
+                    if damage is not None:
+                        yield damage
+                    continue
+                run = self._run(at, found.size)
+                assert run is not None, "the walk and check_record judge alike"
+            self._step = min(self._step * 2, WINDOW)
+            at = run.start - self._file.start + int(run.parts.end[-1])
+            yield run
+        yield from self._end(at)
+
+    # -- good records --------------------------------------------------------------------------
+
+    def _walk(self, at: int) -> Run | None:
+        """The good records at `at` that are loaded whole; None without one."""
+        view, base = self._window.view(at, min(_FIRST_STEP, self._there - at))
+        return self._run(at, min(len(view) - (at - base), self._there - at, self._step))
+
+    def _run(self, at: int, size: int) -> Run | None:
+        view, base = self._window.view(at, size)
+        piece = view[at - base : at - base + size]
+        parts = good_parts(piece, self._file.start + at, check_crc=True)
+        if not len(parts.at):
+            return None
+        self._believed.note(piece, parts.at[-WITNESSES:].tolist())
+        return Run(piece, self._file.start + at, parts)
+
+    def _judge(self, at: int) -> RecordCheck:
+        """What is at `at`; loaded whole when it is a message."""
+        view, base = self._window.view(at, LONGEST_HEAD)
+        needed = announced_size(view, at - base, self._file.size - at)
+        if needed < 0:
+            return RecordCheck(RecordKind.INVALID, 0, "totalSize is not the sum of its parts")
+        if needed > self._there - at:
+            return RecordCheck(RecordKind.INVALID, 0, "the file ends within this record")
+        if needed > self._longest_record:
+            reason = f"a record of {needed} bytes: more than maxRecordBytes"
+            return RecordCheck(RecordKind.INVALID, needed, reason)
+        cost = needed + (WINDOW if at + needed > self._window.loaded_end else 0)
+        if self._for_nothing + cost > _FREE + _A_BYTE * at:
+            return RecordCheck(RecordKind.INVALID, 0, "bytes that look like too many records")
+        view, base = self._window.view(at, max(needed, BLANK_SIZE))
+        limit, phy_offset = self._file.size - base, self._file.start + at
+        found = check_record(view, at - base, limit, phy_offset, check_crc=True)
+        if found.kind is RecordKind.INVALID:
+            self._for_nothing += cost
+        return found
+
+    # -- damage --------------------------------------------------------------------------------
+
+    def _damaged(self, at: int, found: RecordCheck) -> tuple[Damage | None, int]:
+        """What there is to say of what `found` is not good at `at`, and where to go on."""
+        size = found.size or self._size_of_parts(at)
+        if size and self._goes_on(at + size):
+            if self._file.is_written and self._ends(at + size):
+                return None, self._there
+            return self._damage("record", at, at + size, found.reason), at + size
+        following = find_next(
+            self._window,
+            at + 1,
+            self._there,
+            file_start=self._file.start,
+            file_size=self._file.size,
+            not_before=self._believed.ms,
+            judge=self._judge,
+        )
+        if following is not None:
+            return self._damage("bytes", at, following, found.reason), following
+        end = self._end_of_bytes(at) if self._file.is_newest else self._there
+        if end == at or self._file.is_written:
+            return None, self._there
+        return self._damage("bytes", at, end, found.reason), self._there
+
+    def _size_of_parts(self, at: int) -> int:
+        """The size of the record at `at`, if only its bytes are wrong; 0 when its sizes are."""
+        view, base = self._window.view(at, LONGEST_HEAD)
+        needed = announced_size(view, at - base, self._file.size - at)
+        if not BLANK_SIZE < needed <= min(self._there - at, self._longest_record):
+            return 0
+        view, base = self._window.view(at, needed)
+        limit, phy_offset = self._file.size - base, self._file.start + at
+        found = check_record(view, at - base, limit, phy_offset, check_crc=False)
+        return found.size if found.kind is RecordKind.MESSAGE else 0
+
+    def _goes_on(self, at: int) -> bool:
+        """Whether the head of a record or a blank one is at `at`, or the end of all."""
+        if at == self._there or (self._file.is_newest and self._ends(at)):
+            return True
+        if self._there - at < BLANK_SIZE:
+            return False
+        view, base = self._window.view(at, RECORD_PLACE.size)
+        size, magic = SIZE_AND_MAGIC.unpack_from(view, at - base)
+        if magic == MAGIC_BLANK:
+            return bool(size == self._file.size - at)
+        if self._there - at < RECORD_PLACE.size or not has_magic(view[at - base : at - base + 8]):
+            return False
+        return bool(RECORD_PLACE.unpack_from(view, at - base)[3] == self._file.start + at)
+
+    def _ends(self, at: int) -> bool:
+        """Whether nothing was written at `at`."""
+        view, base = self._window.view(at, BLANK_SIZE)
+        at -= base
+        return not any(view[at : at + BLANK_SIZE])
+
+    def _end_of_bytes(self, at: int) -> int:
+        """Behind the last byte from `at` on that is not zero, or cannot be read."""
+        if self._window.why_unreadable(at, self._there):
+            return self._there
+        end = at
+        while (at := self._window.next_data(at)) < self._there:
+            view, base = self._window.view(at, min(WINDOW, self._there - at))
+            piece = bytes(view[at - base : self._there - base])
+            end = at + len(used) if (used := piece.rstrip(b"\0")) else end
+            at += len(piece)
+        return end
+
+    def _blank(self, at: int) -> Iterator[Damage]:
+        """The blank record at `at`: nothing is missing, unless a broker put it in the place of a
+        range that all had lost."""
+        view, base = self._window.view(at, BLANK_SIZE + len(LOST_MARK))
+        if bytes(view[at - base + BLANK_SIZE :][: len(LOST_MARK)]) == LOST_MARK:
+            yield self._damage("lost", at, self._file.size, LOST_REASON)
+
+    def _end(self, at: int) -> Iterator[Damage]:
+        """No blank record ended the file."""
+        if self._file.is_newest:
+            if not self._file.is_written and at < (end := self._end_of_bytes(at)):
+                yield self._damage("bytes", at, end, "too few bytes for a record")
+        elif at < self._file.size:
+            reason = f"the file has {self._window.size} bytes of {self._file.size}"
+            yield self._damage("truncated", at, self._file.size, reason)
+
+    def _damage(self, kind: str, at: int, end: int, reason: str) -> Damage:
+        start = self._file.start
+        if why := self._window.why_unreadable(at, end):
+            reason = f"{why}; {reason}"
+        message = self._message(at) if kind == "record" else None
+        return Damage(kind, start + at, start + end, reason, message)
+
+    def _message(self, at: int) -> Message | None:
+        view, base = self._window.view(at, LONGEST_HEAD)
+        try:
+            return decode_record(view, at - base)[0]
+        except (RecordDamagedError, struct.error):
+            return None

@@ -1,0 +1,219 @@
+"""RangeReader: the messages of a range of a queue, each once, or an error that says what is gone.
+
+Executors, in the one thread of a task and one that fetches the next pull meanwhile. What a broker
+answers is distrusted: offsets that do not advance, messages of other places. Holes of compacted and
+static topics are no loss; messages that retention removed on the way, or that a shorter log never
+had, are (LossRule).
+
+Tested by tests/spark/sources/test_queue_reader.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from remoting.response_code import ResponseCode
+from spark.sources.cluster import FIRST_PAUSE_S, LONGEST_PAUSE_S, Cluster, Pulled
+from spark.sources.errors import UnavailableError
+from spark.sources.losses import LossRule
+from spark.sources.pulled_rows import pulled_batch
+from spark.sources.ranges import Range
+from spark.sources.rows import BatchMaker, StoredMessage, damage, messages_of, split_records
+from spark.sources.topic_kind import has_holes
+from store.inner_batch import inner_num
+from store.message_codec import CheckedRecord
+from tools.message_puller import TOOLS_GROUP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRules:
+    """How a range is read. group: under whose name; expression: tags that the broker selects by
+    their hash codes."""
+
+    losses: LossRule
+    group: str = TOOLS_GROUP
+    expression: str = ALL
+
+
+class RangeReader:
+    """Reads one range. Owned by: one task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        part: Range,
+        rules: ReadRules,
+        wanted: Callable[[StoredMessage], bool] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._part = part
+        self._queue = part.queue
+        self._rules = rules
+        self._wanted = wanted
+        self._is_whole = rules.expression == ALL
+        self._has_holes: bool | None = None
+        self._stalled_since: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """The messages of the range in their order."""
+        for each in self._pulls():
+            yield from self._of_pull(each)
+        if not self._is_whole:
+            self._check_removed()
+
+    def batches(self, maker: BatchMaker, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The same as Arrow batches of about `most_bytes`: where nothing is left out, many records
+        at once, unless one of them is not ordinary."""
+        if not self._is_whole or self._wanted is not None:
+            yield from maker.batches(self.messages(), most_bytes)
+            return
+        for pulls in self._collected(most_bytes):
+            batch = pulled_batch(self._part, pulls, maker.arrow_schema)
+            if batch is not None:
+                yield batch
+            else:
+                messages = (message for each in pulls for message in self._of_pull(each))
+                yield from maker.batches(messages, most_bytes)
+
+    def _collected(self, most_bytes: int) -> Iterator[list[tuple[int, Pulled]]]:
+        """Pulls that have about so many bytes together."""
+        kept: list[tuple[int, Pulled]] = []
+        size = 0
+        for each in self._pulls():
+            kept.append(each)
+            size += len(each[1].records)
+            if size >= most_bytes:
+                yield kept
+                kept, size = [], 0
+        if kept:
+            yield kept
+
+    def _of_pull(self, each: tuple[int, Pulled]) -> Iterator[StoredMessage]:
+        (offset, pulled), end = each, self._part.end
+        expected = offset
+        for record in split_records(pulled.records):
+            if isinstance(record, str):
+                self._damaged(record)
+                continue
+            first = record.queue_offset + pulled.offset_delta
+            if self._is_whole and first > expected:
+                self._hole(expected, min(first, end))
+            expected = first + inner_num(record.sys_flag, record.properties)
+            yield from self._messages(record, offset, pulled.offset_delta)
+        if self._is_whole and expected < (following := min(pulled.next_offset, end)):
+            self._hole(expected, following)
+
+    def _messages(
+        self, record: CheckedRecord, begin: int, offset_delta: int
+    ) -> Iterator[StoredMessage]:
+        """Of an inner batch those within the range; of a static topic the logic queue's id."""
+        for message in messages_of(record, self._part.broker_name, offset_delta):
+            if begin <= message.queue_offset < self._part.end:
+                message.queue_id = self._part.queue_id
+                if self._wanted is None or self._wanted(message):
+                    yield message
+
+    # -- pulls ---------------------------------------------------------------------------------
+
+    def _pulls(self) -> Iterator[tuple[int, Pulled]]:
+        """Answers that move on, each with the offset that was asked for; the next is fetched while
+        one is being read."""
+        offset, end = self._part.begin, self._part.end
+        with ThreadPoolExecutor(1, "rocketmq-pull") as pool:
+            coming = pool.submit(self._pull, offset)
+            while offset < end:
+                pulled = coming.result()
+                following = self._following(offset, pulled)
+                if following is None:
+                    return
+                if following < end:
+                    coming = pool.submit(self._pull, following)
+                if following > offset and pulled.code == ResponseCode.SUCCESS:
+                    yield offset, pulled
+                offset = following
+
+    def _pull(self, offset: int) -> Pulled:
+        return self._cluster.pull(
+            self._queue,
+            offset,
+            self._part.end - offset,
+            group=self._rules.group,
+            expression=self._rules.expression,
+        )
+
+    def _following(self, offset: int, pulled: Pulled) -> int | None:
+        """The offset of the next pull; None at the end of what there is."""
+        code, following, low = pulled.code, pulled.next_offset, pulled.min_offset
+        end = self._part.end
+        if code == ResponseCode.PULL_OFFSET_MOVED and pulled.is_master and following < offset:
+            self._rules.losses.shorter(self._queue, offset, pulled.max_offset)
+            return None
+        if low > offset and code != ResponseCode.SUCCESS:
+            self._rules.losses.retention(self._queue, offset, min(low, end))
+            self._stalled_since = None
+            return min(max(low, following), end)
+        if following <= offset or code in _NOTHING:
+            return self._stalled(offset, pulled)
+        self._stalled_since = None
+        if code != ResponseCode.SUCCESS and self._rules.expression == ALL:
+            self._hole(offset, min(following, end))
+        return min(following, end)
+
+    def _stalled(self, offset: int, pulled: Pulled) -> int | None:
+        """Somebody knows less than there is to read: a slave that lags, or a log that became
+        shorter. Asks again for `retry_ms`."""
+        now = time.monotonic()
+        if self._stalled_since is None:
+            self._stalled_since, self._pause_s = now, FIRST_PAUSE_S
+        retry_ms = self._cluster.connection.retry_ms
+        if now - self._stalled_since < retry_ms / 1000:
+            self._cluster.pause(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._cluster.refresh(self._queue.topic)
+            return offset
+        if pulled.is_master and pulled.max_offset <= offset:
+            self._rules.losses.shorter(self._queue, self._part.end, pulled.max_offset)
+            return None
+        raise UnavailableError(
+            f"topic {self._queue.topic}, queue {self._queue.queue_id}: {pulled.address} of broker "
+            f"{self._queue.broker_name} had nothing at offset {offset} for {retry_ms} ms (option "
+            f"retryMs), though the queue ends at {self._part.end} or later: does it lag behind?"
+        )
+
+    # -- what is missing -----------------------------------------------------------------------
+
+    def _hole(self, first: int, end: int) -> None:
+        """No messages at these offsets. Brokers leave out those whose log file was just removed."""
+        if self._has_holes is None:
+            self._has_holes = has_holes(self._cluster, self._queue)
+        if not self._has_holes:
+            self._rules.losses.retention(self._queue, first, end)
+
+    def _check_removed(self) -> None:
+        """Where the broker selects, only this tells that it found no messages because they were
+        removed meanwhile."""
+        low = self._cluster.min_offset(self._queue)
+        if low > self._part.begin:
+            self._rules.losses.retention(self._queue, self._part.begin, min(low, self._part.end))
+
+    def _damaged(self, reason: str) -> None:
+        error = damage(self._queue.broker_name, self._queue.queue_id, reason)
+        if self._rules.losses.fails:
+            raise error
+        log.warning("%s: left out", error)
+
+
+_NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})

@@ -1,0 +1,256 @@
+"""A stream's offsets without Spark: limits, failovers, restarts, losses. With Spark:
+test_rocketmq.py."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from remoting.request_code import RequestCode
+from spark.sources.errors import DataLossError, NoNameServerError, OptionError
+from spark.sources.options import Options
+from spark.sources.positions import parse_position
+from spark.sources.ranges import Range
+from spark.sources.rocketmq import ReadPlan
+from spark.sources.rows import SCHEMA
+from spark.sources.stream import StreamReader, StreamRules
+from tests.spark.sources.fake_queues import FakeQueues
+from tools.admin_client import NameServers
+
+ALL = ReadAllAvailable()
+
+
+def reader(stored: FakeQueues, start: str = "earliest", **options: str) -> StreamReader:
+    given = {"nameServers": stored.cluster.address, "topic": "T", "retryMs": "300", **options}
+    found = Options(given)
+    rules = StreamRules.of(found)
+    return StreamReader(ReadPlan.of(found), SCHEMA, parse_position(start, "start"), rules)
+
+
+def offsets(*numbers: int, broker: str = "broker-g", topic: str = "T") -> dict[str, Any]:
+    queues = {str(number): offset for number, offset in enumerate(numbers)}
+    return {"version": 1, "offsets": {topic: {broker: queues}}}
+
+
+def ranges(query: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    return [
+        (each.queue_id, each.begin, each.end)
+        for each in query.partitions(start, end)
+        if isinstance(each, Range)
+    ]
+
+
+@pytest.fixture
+def query(stored: FakeQueues) -> Iterator[StreamReader]:
+    """Of a topic with two queues of five and three messages."""
+    stored.plain("T", 5, 3)
+    made = reader(stored)
+    yield made
+    made.stop()
+
+
+class TestOffsets:
+    def test_from_begin_to_end(self, query: StreamReader) -> None:
+        assert query.reportLatestOffset() is None
+        assert query.initialOffset() == offsets(0, 0)
+        assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
+        assert query.reportLatestOffset() == offsets(5, 3)
+        assert ranges(query, offsets(0, 0), offsets(5, 3)) == [(0, 0, 5), (1, 0, 3)]
+        assert ranges(query, offsets(5, 3), offsets(5, 3)) == []
+
+    def test_limits(self, query: StreamReader, stored: FakeQueues) -> None:
+        assert query.latestOffset(offsets(0, 0), ReadMaxRows(4)) == offsets(3, 1)
+        assert query.latestOffset(offsets(3, 1), ReadMaxRows(4)) == offsets(5, 3)
+        assert query.reportLatestOffset() == offsets(5, 3)
+        assert query.getDefaultReadLimit() == ALL
+        assert reader(stored, maxMessagesPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
+
+    def test_from_where_a_start_says(self, stored: FakeQueues) -> None:
+        stored.plain("T", 5, 3)
+        stored.groups["G", "T", 0] = 4
+        for start, found in {"latest": (5, 3), "group:G": (4, 0)}.items():
+            query = reader(stored, start)
+            assert query.initialOffset() == offsets(*found)
+            query.stop()
+
+    def test_a_start_behind_the_end(self, stored: FakeQueues) -> None:
+        stored.plain("T", 5, 3)
+        start = '{"T": {"broker-g": {"0": 7}}}'
+        query = reader(stored, start)
+        with pytest.raises(DataLossError, match="ends at offset 5, before 7"):
+            query.initialOffset()
+        query.stop()
+        query = reader(stored, start, failOnDataLoss="false")
+        assert query.initialOffset() == offsets(5, 0)
+        query.stop()
+
+    def test_new_queues_and_brokers(self, query: StreamReader, stored: FakeQueues) -> None:
+        """They are read from their beginning, whatever `start` says."""
+        stored.queues["T"].append(stored.queues["T"][1][:2])
+        stored._times["T", 2] = [1]
+        route = stored.routes["T"]
+        queues = [replace(route.queue_datas[0], read_queue_nums=3)]
+        stored.routes["T"] = replace(route, queue_datas=queues)
+        assert query.latestOffset(offsets(5, 3), ALL) == offsets(5, 3, 2)
+        assert ranges(query, offsets(5, 3), offsets(5, 3, 2)) == [(2, 0, 2)]
+
+    def test_a_topic_that_is_not_read_any_more(self, stored: FakeQueues) -> None:
+        stored.plain("T", 5)
+        query = reader(stored)
+        start = offsets(1)
+        start["offsets"]["S"] = {"broker-g": {"0": 1}}
+        assert query.latestOffset(start, ALL) == offsets(5)
+        query.stop()
+
+    def test_pieces(self, stored: FakeQueues) -> None:
+        stored.plain("T", 10)
+        query = reader(stored, maxMessagesPerPartition="4")
+        assert ranges(query, offsets(0), offsets(10)) == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]
+        query.stop()
+
+
+class TestAvailableNow:
+    def test_what_comes_later_waits_for_the_next_run(
+        self, query: StreamReader, stored: FakeQueues
+    ) -> None:
+        query.prepareForTriggerAvailableNow()
+        stored.queues["T"][0].append(stored.queues["T"][0][0])
+        start = query.initialOffset()
+        seen = []
+        while (end := query.latestOffset(start, ReadMaxRows(3))) != start:
+            seen.append(end)
+            start = end
+        assert seen == [offsets(2, 1), offsets(4, 2), offsets(5, 3)]
+
+    def test_a_checkpoint_beyond_the_target(self, query: StreamReader, stored: FakeQueues) -> None:
+        """As when a slave, which lags, was asked for the target."""
+        query.prepareForTriggerAvailableNow()
+        stored.queues["T"][0] *= 2
+        assert query.latestOffset(offsets(7, 0), ALL) == offsets(7, 3)
+
+    def test_queues_that_come_later(self, query: StreamReader, stored: FakeQueues) -> None:
+        query.prepareForTriggerAvailableNow()
+        stored.plain("T", 5, 3, 4)
+        assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
+
+
+class TestFailover:
+    def test_a_slave_that_lags(self, query: StreamReader, stored: FakeQueues) -> None:
+        """Less than was read is no loss while no master says so."""
+        data = stored.routes["T"].broker_datas[0]
+        data.broker_addrs[1] = data.broker_addrs.pop(0)
+        assert query.latestOffset(offsets(7, 1), ALL) == offsets(7, 3)
+
+    def test_a_master_that_has_less(self, query: StreamReader) -> None:
+        with pytest.raises(DataLossError, match="queue 0: the queue ends at offset 5, before 7"):
+            query.latestOffset(offsets(7, 3), ALL)
+
+    def test_a_master_that_has_less_as_a_warning(
+        self, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The stream goes on from the end that is there now."""
+        stored.plain("T", 5, 3)
+        query = reader(stored, failOnDataLoss="false")
+        with caplog.at_level(logging.WARNING):
+            assert query.latestOffset(offsets(7, 3), ALL) == offsets(5, 3)
+        assert "ends at offset 5, before 7" in caplog.text
+        assert ranges(query, offsets(7, 3), offsets(5, 3)) == []
+        query.stop()
+
+    def test_a_topic_without_a_route(self, query: StreamReader, stored: FakeQueues) -> None:
+        """All its brokers are away: the stream waits for them, and so do its tasks."""
+        stored.routes.clear()
+        assert query.latestOffset(offsets(2, 1), ALL) == offsets(2, 1)
+        assert ranges(query, offsets(2, 1), offsets(4, 1)) == [(0, 2, 4)]
+
+    def test_a_broker_name_that_is_not_in_the_route(self, query: StreamReader) -> None:
+        start = offsets(2, 1)
+        start["offsets"]["T"]["away"] = {"0": 9}
+        end = query.latestOffset(start, ALL)
+        assert end["offsets"]["T"] == {"away": {"0": 9}, "broker-g": {"0": 5, "1": 3}}
+
+    def test_no_name_server_for_a_while(self, query: StreamReader, stored: FakeQueues) -> None:
+        cluster = query._open()
+        servers = cluster.admin.name_servers
+        cluster.admin.name_servers = NameServers(("127.0.0.1:1",))
+        waited: list[float] = []
+
+        def pause(seconds: float) -> None:
+            waited.append(seconds)
+            cluster.admin.name_servers = servers
+
+        cluster.pause = pause
+        assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
+        assert len(waited) == 1
+
+    def test_no_name_server_for_too_long(self, stored: FakeQueues) -> None:
+        query = reader(stored, nameServers="127.0.0.1:1")
+        with pytest.raises(NoNameServerError):
+            query.latestOffset(offsets(0, 0), ALL)
+        query.stop()
+
+
+class TestRetention:
+    def test_passed_the_checkpoint(self, query: StreamReader, stored: FakeQueues) -> None:
+        stored.first["T", 0] = 3
+        with pytest.raises(DataLossError, match="offsets 1 to 2 are beyond retention"):
+            query.partitions(offsets(1, 0), offsets(5, 3))
+
+    def test_as_a_warning(self, stored: FakeQueues, caplog: pytest.LogCaptureFixture) -> None:
+        stored.plain("T", 5, 3)
+        stored.first["T", 0] = 3
+        query = reader(stored, failOnDataLoss="false")
+        with caplog.at_level(logging.WARNING):
+            assert ranges(query, offsets(1, 0), offsets(5, 3)) == [(0, 3, 5), (1, 0, 3)]
+        assert "offsets 1 to 2 are beyond retention" in caplog.text
+        query.stop()
+
+
+class TestProgress:
+    def test_is_written(self, stored: FakeQueues) -> None:
+        stored.plain("T", 5, 3)
+        query = reader(stored, commitGroup="G")
+        query.commit(offsets(4, 3))
+        assert stored.committed == {("G", "T", 0): 4, ("G", "T", 1): 3}
+        query.stop()
+
+    def test_is_not_written_unasked(self, query: StreamReader, stored: FakeQueues) -> None:
+        query.commit(offsets(4, 3))
+        assert stored.committed == {}
+
+    def test_a_refusal_stops_nothing(
+        self, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stored.plain("T", 5, 3)
+        stored.cluster.always(RequestCode.UPDATE_CONSUMER_OFFSET, 16, "no right")
+        query = reader(stored, commitGroup="G")
+        with caplog.at_level(logging.WARNING):
+            query.commit(offsets(4, 3))
+        assert "progress of group G is not written" in caplog.text
+        query.stop()
+
+
+def test_a_running_query_is_pickled_for_its_tasks(query: StreamReader) -> None:
+    query.initialOffset()
+    copy: StreamReader = pickle.loads(cloudpickle.dumps(query))
+    part = next(each for each in query.partitions(offsets(0, 0), offsets(5, 3)))
+    assert [batch.num_rows for batch in copy.read(part)] == [5]
+
+
+def test_stopping_twice(query: StreamReader) -> None:
+    query.initialOffset()
+    query.stop()
+    query.stop()
+
+
+def test_limits_that_are_none(stored: FakeQueues) -> None:
+    for text in ("0", "-1", "many"):
+        with pytest.raises(OptionError, match="maxMessagesPerTrigger"):
+            reader(stored, maxMessagesPerTrigger=text)
