@@ -22,9 +22,7 @@ from tests.support.pop_client import PopClient
 KINDS_4_9 = ("normal", "delayed", "half", "retried", "dead")
 KINDS_5_3 = (*KINDS_4_9, "timer", "popped")
 KINDS_5_5 = (*KINDS_5_3, "priority", "lite")
-WAIT_S = 25
 SETTINGS = {
-    "messageDelayLevel": f"1s {WAIT_S}s",
     # Nobody checks halves meanwhile, which would store them again.
     "transactionTimeOut": "3600000",
     "timerWheelEnable": "true",
@@ -38,7 +36,6 @@ QUEUES = 4
 LITE_TOPICS = 5
 GROUP = "GMigrated"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-_LONG_MS = (WAIT_S + 10) * 1000
 _PREPARED, _COMMIT = 4, 8
 _TYPES = {"priority": "PRIORITY", "lite": "LITE"}
 
@@ -62,9 +59,15 @@ class Left:
     """What brokers took, by kind: bodies, each once."""
 
     kinds: Sequence[str]
+    wait_s: int
+    """How long what waits does: delayed, timers, popped, retried."""
     bodies: dict[str, list[bytes]] = field(default_factory=dict)
     acknowledged: set[bytes] = field(default_factory=set)
     """Of the popped ones."""
+
+    def settings(self) -> dict[str, str]:
+        """Of every broker."""
+        return SETTINGS | {"messageDelayLevel": f"1s {self.wait_s}s"}
 
     def expected(self, kind: str) -> Counter[bytes]:
         """What the next broker has to give."""
@@ -100,21 +103,21 @@ def leave(client: FrameClient, broker_name: str, left: Left, each: int) -> None:
         new = [b"%s %d" % (kind.encode(), n) for n in range(len(known), len(known) + each)]
         known += new
         for number, body in enumerate(new):
-            sent = _send(client, kind, number, body)
+            sent = _send(client, left, kind, number, body)
             if kind in ("retried", "dead"):
                 _send_back(client, kind, sent)
     if "popped" in left.kinds:
         _pop(PopClient(client, GROUP, broker_name), left, left.bodies["popped"][-each:])
 
 
-def _send(client: FrameClient, kind: str, number: int, body: bytes) -> Sent:
+def _send(client: FrameClient, left: Left, kind: str, number: int, body: bytes) -> Sent:
     key = body.decode().replace(" ", "-")
     properties = {"KEYS": key, "UNIQ_KEY": f"id-{key}"}
     match kind:
         case "delayed":
             properties["DELAY"] = "2"
         case "timer":
-            properties["TIMER_DELIVER_MS"] = str(int(time.time() * 1000) + WAIT_S * 1000)
+            properties["TIMER_DELIVER_MS"] = str(int((time.time() + left.wait_s) * 1000))
         case "half":
             properties |= {"TRAN_MSG": "true", "PGROUP": GROUP}
         case "priority":
@@ -160,7 +163,7 @@ def _pop(group: PopClient, left: Left, new: Sequence[bytes]) -> None:
     acknowledged, out = set(new[::3]), set(new)
 
     def are_out() -> bool:
-        for popped in group.pop(topic_of("popped"), invisibleTime=_LONG_MS).messages:
+        for popped in group.pop(topic_of("popped"), invisibleTime=left.wait_s * 1000).messages:
             body = popped.message.body
             if body in acknowledged or body not in new:
                 assert group.ack(popped).code == 0
@@ -199,10 +202,11 @@ def found(
 ) -> dict[str, Counter[bytes]]:
     """What this broker gives of each kind, once it is what it has to be. ended: halves that were
     committed before; those of now are added."""
-    if "half" in left.kinds:
-        _commit(client, ended)
     counts: dict[str, Counter[bytes]] = {}
-    for kind in left.kinds:
+    for kind in sorted(left.kinds, key="half".__eq__):
+        if kind == "half":
+            # The last: a thread of 5.5 spins once it has an end of a transaction to store.
+            _commit(client, ended)
         try:
             wait_until(_is_there(client, left, kind, counts), kind, timeout_s, poll_s=0.5)
         except PeerError:
