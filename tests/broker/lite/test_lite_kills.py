@@ -1,5 +1,5 @@
-"""Lite topics when brokers are killed, as real processes: a client gets what it was told that it sent,
-after kills at every step and at a slave that becomes the master, and nothing for ever."""
+"""Lite topics when brokers are killed, as real processes: a client gets what it was told that it
+sent, after kills at every step and at a slave that becomes the master, and nothing for ever."""
 
 from __future__ import annotations
 
