@@ -49,7 +49,7 @@ from conf.atomic_file import replace_file, write_atomic
 from store.consume_queue_files import is_safe_topic
 from store.dledger.source_queues import read_queue_ends
 from store.dledger.target_log import TargetLog
-from store.dledger.unfinished_import import ADOPTION_NAME, write_queue_ends
+from store.dledger.unfinished_import import ADOPTION_NAME, REPORT_NAME, write_queue_ends
 from store.errors import StoreError
 from store.mapped_file import make_directory, sync_directory, zero_range
 from store.mapped_file_queue import list_store_files
@@ -57,7 +57,6 @@ from store.message import Message
 from store.message_codec import encode_host, encode_record
 from store.store_lock import StoreLock
 
-REPORT_NAME: Final = "adoption.json"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 Step = Callable[[AdoptionState], None]
 _ASIDE: Final = "adopt.aside."

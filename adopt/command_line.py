@@ -160,7 +160,7 @@ def _finish(found: Comparison, target: Path, direction: str) -> int:
         _say(f"{target}: not finished: counts differ, no broker starts on it")
         return DIFFERENT
     broker = "bin/mqbroker" if direction == OURS else "the Java broker, storeType=defaultRocksDB,"
-    _say(f"{target}: done; start {broker} with storePathRootDir={target}")
+    _say(f"{target}: done; start {broker} with storePathRootDir={target}, no storePathCommitLog")
     return DONE
 
 

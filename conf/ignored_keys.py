@@ -73,6 +73,10 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "transRocksDBEnable": _only("false", f"half messages are {_IN_FILES}"),
     "indexRocksDBEnable": _only("false", f"the index is {_IN_FILES}"),
     "useSingleRocksDBForAllConfigs": _only("false", "only config/*.json files are available"),
+    "rocksdbCQDoubleWriteEnable": _only(
+        "false",
+        f"consume queues are {_IN_FILES}; bin/mqadopt makes a store with both one of ours",
+    ),
     "rocksdbCQSelectiveDoubleWriteEnable": _only("false", f"consume queues are {_IN_FILES}"),
     "combineCQUseRocksdbForLmq": _only("false", f"light queues are {_IN_FILES}"),
     "enableControllerInNamesrv": _only(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from conf.atomic_file import replace_file
+from store.dledger.unfinished_import import QUEUES_NAME, REPORT_NAME
 from store.errors import StoreError
 from store.log_directories import LogDirectories
 from store.mapped_file import find_start_offset, sync_directory
@@ -44,7 +45,9 @@ class KnownDirectories:
 
     def check(self) -> None:
         """Before anything is made or read at a start. Raises StoreError: a directory that held
-        files has none, and the newest of them is nowhere else; OSError."""
+        files has none, and the newest of them is nowhere else, or an adopted store's log is not
+        the one that is named; OSError."""
+        self._check_adopted()
         named = {str(path.absolute()) for path in self._directories}
         there = {file.path.name for file in list_store_files(self._directories)}
         if self._is_needed and not self._path.exists():
@@ -71,6 +74,18 @@ class KnownDirectories:
             raise StoreError(
                 f"{self._usual}: it holds files of the commit log, but storePathCommitLog does not "
                 "name it; name it there, too, or move its files away if they are of no use"
+            )
+
+    def _check_adopted(self) -> None:
+        """The settings of the broker before often name its log, which is not the adopted one."""
+        if not any((self._usual.parent / name).exists() for name in (REPORT_NAME, QUEUES_NAME)):
+            return
+        is_named = any(self._usual.resolve() == path.resolve() for path in self._directories)
+        if not is_named and list_store_files(self._usual):
+            raise StoreError(
+                f"{self._usual}: the log of this adopted store is there, but storePathCommitLog "
+                f"names {self._directories}; remove that line, or move the files away if they are "
+                "of no use any more"
             )
 
     def remember(self) -> None:

@@ -3,6 +3,7 @@
     <root>/dledger_import.unfinished   while an import writes, and after one that was interrupted:
                                        no broker starts on half of the messages
     <root>/adoption.unfinished         the same of bin/mqadopt, and its state (adopt/state.py)
+    <root>/adoption.json               its report, which stays
     <root>/imported_queues.json        queue offsets that are used up, for the first start: the log
                                        says nothing of a queue whose messages have expired
 
@@ -24,6 +25,7 @@ from store.mapped_file import sync_directory
 
 UNFINISHED_NAME: Final = "dledger_import.unfinished"
 ADOPTION_NAME: Final = "adoption.unfinished"
+REPORT_NAME: Final = "adoption.json"
 QUEUES_NAME: Final = "imported_queues.json"
 QueueEnd = tuple[str, int, int]
 """Topic, queue id, the first queue offset that is free."""

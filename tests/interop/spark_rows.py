@@ -126,14 +126,19 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         queue_offset=row["queue_offset"],
         msg_id=row["message_id"],
         offset_msg_id=row["offset_message_id"],
-        note=row["tags"],
+        note=_text(row["tags"]),
     )
+
+
+def _text(value: str | None) -> str:
+    """As Java's String.valueOf."""
+    return "null" if value is None else value
 
 
 def _digest(row: Mapping[str, Any], properties: Mapping[str, str]) -> str:
     """As Plan.java: its names come in Java's order, of UTF-16 units."""
     sha = hashlib.sha256()
-    texts = [str(row["tags"]), str(row["keys"])]
+    texts = [_text(row["tags"]), _text(row["keys"])]
     for name in sorted(properties, key=lambda each: each.encode("utf-16-be")):
         if name.startswith("u_"):
             texts += [name, properties[name]]

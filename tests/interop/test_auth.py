@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ SETTINGS: Final = {
     "migrateAuthFromV1Enabled": "true",
     "authenticationWhitelist": "26",
     "authorizationWhitelist": "352",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 ROOT: Final = ("root", "root-secret")
 TOOLS: Final = "accessKey: root\nsecretKey: root-secret\n"
@@ -294,6 +297,65 @@ def comparable(step: Step, answer: tuple[int, str, Any]) -> tuple[int, str, Any]
     """Java's remark of a success is "not set any response code"; 352 shows a group's settings."""
     code, remark, body = answer
     return code, "" if code == 0 else remark, None if step.code == 352 else body
+
+
+PARENT, LITE_GROUP = "AuthLite", "GAuthLite"
+RIGHTS: Final = {
+    "whole": [(f"Topic:{PARENT}", "Pub,Sub", "Allow"), (f"Group:{LITE_GROUP}", "Sub", "Allow")],
+    "nogroup": [(f"Topic:{PARENT}", "Pub,Sub", "Allow")],
+    "notopic": [(f"Group:{LITE_GROUP}", "Sub", "Allow")],
+    "nosend": [(f"Topic:{PARENT}", "Sub", "Allow"), (f"Group:{LITE_GROUP}", "Sub", "Allow")],
+}
+"""User to what he may."""
+
+
+def test_lite_topics_need_rights_on_their_parent_and_group(pair: Pair) -> None:
+    """Java's broker asks nothing of who subscribes or pops (only its proxy does): ours does."""
+
+    def run(asker: Asker) -> dict[str, list[int]]:
+        topic = NEW_TOPIC | {"topic": PARENT, "attributes": "+message.type=LITE"}
+        group = {"groupName": LITE_GROUP, "attributes": {"+lite.bind.topic": PARENT}}
+        assert asker.ask(17, topic)[0] == 0
+        assert asker.ask(200, {}, group)[0] == 0
+        found = {}
+        for name, entries in RIGHTS.items():
+            asker.create_user(name)
+            subject = f"User:{name}"
+            allowed = acl(policy(*entries), subject=subject)
+            assert asker.ask(Code.AUTH_CREATE_ACL, {"subject": subject}, allowed)[0] == 0
+            found[name] = [
+                asker.ask(code, fields, body, sender=(name, f"{name}-secret"))[0]
+                for code, fields, body in lite_requests(name)
+            ]
+        return found
+
+    java, ours = pair.both(run)
+    assert ours == {
+        "whole": [0, 0, 210, 0],
+        "nogroup": [0, 16, 16, 16],
+        "notopic": [16, 16, 16, 16],
+        "nosend": [16, 0, 210, 0],
+    }
+    assert java == {name: [sent, 0, 210, acked] for name, (sent, _, _, acked) in ours.items()}
+
+
+def lite_requests(client_id: str) -> list[tuple[int, dict[str, str], Any]]:
+    """A send, a subscription of another lite topic, a pop, an ack."""
+    now_ms = str(int(time.time() * 1000))
+    sent = {"a": "p", "b": PARENT, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": now_ms}
+    sent |= {"h": "0", "i": "__LITE_TOPIC\x01s1\x02", "j": "0", "k": "false", "m": "false"}
+    change = {"action": "PARTIAL_ADD", "clientId": client_id, "group": LITE_GROUP}
+    change |= {"topic": PARENT, "liteTopicSet": ["none"], "version": 0}
+    where = {"consumerGroup": LITE_GROUP, "topic": PARENT}
+    popped = {"clientId": client_id, "maxMsgNum": "32", "invisibleTime": "60000", "pollTime": "0"}
+    acked = {"queueId": "0", "offset": "0", "liteTopic": "s1"}
+    acked["extraInfo"] = f"0 {now_ms} 60000 999 0 broker-auth 0 0"
+    return [
+        (310, sent, ""),
+        (200071, {}, {"subscriptionSet": [change]}),
+        (200070, where | popped, None),
+        (200051, where | acked, None),
+    ]
 
 
 NAMES: Final = ("Topic:abc", "Topic:ab*", "Topic:a*", "Topic:*", "*", "Group:*")

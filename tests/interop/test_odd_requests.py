@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(240)]
 
 def test_java_answers_as_its_golden(tmp_path: Path) -> None:
     broker = harness.broker(
-        harness.JAVA_5, tmp_path, None, name=odd_requests.NAME, conf=odd_requests.SETTINGS
+        "java-5.3", tmp_path, None, name=odd_requests.NAME, conf=odd_requests.SETTINGS
     ).start()
     try:
         with broker.client() as client:

@@ -16,6 +16,7 @@ from store import allocate_mapped_file_service, log_directories
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.clean_commit_log_service import CleanCommitLogService
 from store.control_slots import MAX_PHY_OFFSET
+from store.dledger.unfinished_import import QUEUES_NAME, REPORT_NAME
 from store.errors import DiskFullError, StoreError
 from store.known_directories import KnownDirectories
 from store.log_directories import LogDirectories
@@ -566,6 +567,25 @@ def test_the_usual_directory_is_not_left_out_when_others_are_named(
         shutil.rmtree(tmp_path / name)
     (tmp_path / "z" / "old").mkdir(parents=True)
     assert "plain/commitlog: it holds files of the commit log, but" in refusal(world)
+
+
+@pytest.mark.parametrize("mark", [REPORT_NAME, QUEUES_NAME])
+def test_an_adopted_store_has_its_own_log_and_not_the_one_before(tmp_path: Path, mark: str) -> None:
+    """With a storePathCommitLog of before the broker would write into the store that it left."""
+    root, before = tmp_path / "new", tmp_path / "before"
+    for directory in (root / "commitlog", before):
+        directory.mkdir(parents=True)
+        (directory / ("0" * 20)).write_bytes(bytes(4096))
+    elsewhere = KnownDirectories(root, LogDirectories((before,)))
+    elsewhere.check()
+    (root / mark).touch()
+    with pytest.raises(StoreError, match=f"storePathCommitLog names {before}; remove that line"):
+        elsewhere.check()
+    (tmp_path / "link").symlink_to(root / "commitlog")
+    for own in (root / "commitlog", tmp_path / "link"):
+        KnownDirectories(root, LogDirectories((own,))).check()
+    (root / "commitlog" / ("0" * 20)).unlink()
+    elsewhere.check()
 
 
 def test_a_directory_that_retention_has_emptied_is_not_missed(

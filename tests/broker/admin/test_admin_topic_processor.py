@@ -336,7 +336,8 @@ def test_stats_of_empty_and_unknown(tmp_path: Path) -> None:
 def test_system_topics_and_clean_up(tmp_path: Path) -> None:
     world = World(tmp_path)
     answer = world.ask(world.admin_topic(), RemotingCommand.request(305))
-    assert {"TBW102", "GoldenCluster", "broker-g"} <= set(json_of(answer.body)["topicList"])
+    names = {"TBW102", "GoldenCluster", "broker-g", "CHECKPOINT_TOPIC"}
+    assert names <= set(json_of(answer.body)["topicList"])
     assert "brokerAddr" not in json_of(answer.body)
     world.topic("kept", 1)
     assert world.ask(world.admin_topic(), RemotingCommand.request(316)).code == 0
