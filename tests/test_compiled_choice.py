@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from conf.compiled_modules import OFF, REQUIRED, VARIABLE
 from tests.support import compiled_modules
 from tests.support.compiled_modules import ON_COMPILED, WANTED, choice, make_compiled, tell
+from tools.mqcompile import CompileError
 
 TESTS = Path(__file__).resolve().parent
 Making = Callable[[int], list[object]]
@@ -19,7 +19,7 @@ Making = Callable[[int], list[object]]
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
-    """A run of bin/test --slow in which mqcompile ends with a code, nothing compiled yet."""
+    """A run of bin/test --slow in which compiling fails, or does not (0), nothing compiled yet."""
     monkeypatch.setenv(WANTED, "wanted")
     monkeypatch.setenv(VARIABLE, OFF)
     monkeypatch.delenv("CI", raising=False)
@@ -27,11 +27,13 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     calls: list[object] = []
 
     def ends(code: int) -> list[object]:
-        def run(*command: object, **_options: object) -> subprocess.CompletedProcess[bytes]:
-            calls.append(command)
-            return subprocess.CompletedProcess([], code)
+        def compile_there(home: Path, optimize: int) -> str:
+            calls.append((home, optimize))
+            if code:
+                raise CompileError("it did not compile")
+            return "compiled"
 
-        monkeypatch.setattr(compiled_modules.subprocess, "run", run)
+        monkeypatch.setattr(compiled_modules, "compile_there", compile_there)
         return calls
 
     make_compiled.cache_clear()
@@ -54,13 +56,15 @@ def test_the_programs_of_four_rooms_are_compiled_if_it_compiles(
     assert calls == [], "nobody has wanted them"
     for room in ("interop", "faults", "tools/chaos", "linearizability"):
         assert chosen(f"{room}/test_timers.py") == modules
-    assert len(calls) == 1
+    assert calls == [(TESTS.parent, 2)]
 
 
 def test_ci_fails_without_them(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
-    making(1)
+    """It has them sooner: less optimized."""
+    calls = making(1)
     monkeypatch.setenv("CI", "true")
     assert chosen("faults/test_timers.py") == REQUIRED
+    assert calls == [(TESTS.parent, 1)]
 
 
 def test_what_is_there_is_not_made_again(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:

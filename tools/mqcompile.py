@@ -39,6 +39,8 @@ from tools.compiled_module_list import COMPILED_MODULES
 
 BUILT: Final = "built"
 """Where tools/mypyc_build.py leaves them, below its working directory."""
+OPTIMIZE: Final = 2
+"""The C compiler's level."""
 _PART: Final = "part-"
 _LOG_LINES: Final = 20
 _MYPYC: Final = "pip install '.[fast]' in the checkout, or pip install mypy setuptools"
@@ -117,7 +119,7 @@ def _compile(home: Path) -> int:
     return 0
 
 
-def compile_there(home: Path) -> str:
+def compile_there(home: Path, optimize: int = OPTIMIZE) -> str:
     """Put what is compiled of these sources in its place; what to say of it. The caller has the
     lock. Raises CompileError, OSError."""
     started = time.monotonic()
@@ -125,7 +127,7 @@ def compile_there(home: Path) -> str:
     for left in directory.parent.glob(f"{_PART}*"):  # by one that was killed
         shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=_PART, dir=directory.parent) as work:
-        made = compile_modules(home, Path(work))
+        made = compile_modules(home, Path(work), optimize)
         if directory.exists():
             shutil.rmtree(directory)
         made.rename(directory)
@@ -151,7 +153,7 @@ def find_missing_compiler() -> str | None:
     return None if header.exists() else f"there is no {header}: {_COMPILER}"
 
 
-def compile_modules(home: Path, work: Path, optimize: int = 2, strip: bool = False) -> Path:
+def compile_modules(home: Path, work: Path, optimize: int = OPTIMIZE, strip: bool = False) -> Path:
     """The directory, below `work`, with the compiled modules of the sources below `home` and their
     manifest. optimize: the C compiler's level; strip: without the symbols that only profilers and
     debuggers read. Raises CompileError, OSError."""

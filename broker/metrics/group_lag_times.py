@@ -43,6 +43,8 @@ MESSAGES_LE: Final = (
 """Of the messages that are not consumed (LAG_MESSAGES)."""
 MOST_ROWS: Final = 100
 """Groups in topics of one line; the rest is only counted. A row that is there stays."""
+MOST_QUEUES: Final = 1_024
+"""Of a row: a client may commit to queues that nobody has."""
 LOOK_MS: Final = 1_000
 _PAIRS_MS: Final = 10_000
 """So often it looks for new groups: a broker may have very many."""
@@ -151,13 +153,16 @@ class GroupLagTimes:
         found = {
             (group, topic) for topic, group in self._from.offsets.pairs() if self._is_named(group)
         }
-        fitting = set(filter(_fits, found))
+        fitting = {row for row in found if _fits(row) and self._is_small(*row)}
         kept = [row for row in self._rows if row in fitting]
         if len(kept) < MOST_ROWS:
             kept += sorted(fitting.difference(kept))[: MOST_ROWS - len(kept)]
         self._rows, self._left_out = kept, len(found) - len(kept)
         for labels in self._slots.series(_ROW).keys() - set(kept):
             self._slots.hide(_ROW, labels, is_gauge=True)
+
+    def _is_small(self, group: str, topic: str) -> bool:
+        return len(self._from.offsets.query_offsets(group, topic)) <= MOST_QUEUES
 
     def _look_at(self, group: str, topic: str, before: _Seen | None) -> _Seen:
         now = self._see(group, topic, before)

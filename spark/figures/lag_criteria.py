@@ -87,7 +87,9 @@ def _is_meant(row: Row, wanted: ConsumerLag) -> bool:
 
 
 def _criterion(row: Row, kind: str, limit: float, limit_text: str, percent: float) -> Criterion:
-    name = f"consumer lag of {row['consumer_group']} in {row['topic']} above {limit_text}"
+    # Clients chose these names.
+    group, topic = wording.name(row["consumer_group"]), wording.name(row["topic"])
+    name = f"consumer lag of {group} in {topic} above {limit_text}"
     objective = f"objective {wording.per_cent(percent)} of the time"
     bounds: Sequence[int] = row[f"{kind}_le"]
     place = bisect_left(bounds, limit)

@@ -23,6 +23,7 @@ FORMATS: Final = (
     ("spark.sources.rocketmq", "RocketmqSource"),
     ("spark.sources.rocketmq_log", "RocketmqLogSource"),
     ("spark.sources.rocketmq_dumps", "RocketmqDumpsSource"),
+    ("spark.sources.rocketmq_lag", "RocketmqLagSource"),
 )
 """Modules and their DataSource classes."""
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from spark.sources.errors import NoRightError
 from tests.interop import harness
 from tests.interop.accounts import ACCOUNTS, SECRETS
 from tests.interop.clients import Client, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.processes import wait_until
+from tests.interop.spark_rows import read_entries
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -125,6 +127,27 @@ def test_nobody_else_consumes(client: Client, topic: str) -> None:
     client.producer(**APPLICATION).send(topic, "sync", 20)
     client.push(topic, **APPLICATION).wait_for(20)
     assert [other.count() for other in others] == [0, 0, 0, 0]
+
+
+def test_spark_reads_with_an_account(client: Client, topic: str, tmp_path: Path) -> None:
+    """docs/spark_sources.md: the account's keys are in a file."""
+    sent = client.producer(**APPLICATION).send(topic, "sync", 20)
+    file = keys(tmp_path, APPLICATION)
+    wait_until(lambda: len(read_entries(client.namesrv, topic, aclFile=file)) == len(sent), "all")
+    for account, who in ((STRANGER, "account stranger"), (FORGER, "account application")):
+        with pytest.raises(NoRightError, match=f"the cluster refuses the {who}"):
+            read_entries(client.namesrv, topic, aclFile=keys(tmp_path, account))
+    with pytest.raises(NoRightError, match="the cluster refuses unsigned requests"):
+        read_entries(client.namesrv, topic)
+    with pytest.raises(NoRightError):
+        read_entries(client.namesrv, topic, group="closed", aclFile=keys(tmp_path, APPLICATION))
+
+
+def keys(directory: Path, account: dict[str, str]) -> str:
+    """A file with an account."""
+    path = directory / "account.yml"
+    path.write_text("accessKey: {access_key}\nsecretKey: {secret_key}\n".format(**account))
+    return str(path)
 
 
 def test_a_right_is_one_of_a_topic(client: Client, guarded: Guarded) -> None:

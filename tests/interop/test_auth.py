@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,12 +24,17 @@ import pytest
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.signature import RequestSigner
+from spark.sources.errors import NoRightError
 from tests.interop import harness
 from tests.interop.accounts import ACCOUNTS
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_5
+from tests.interop.processes import wait_until
+from tests.interop.spark_rows import read_rows
 from tests.support.our_broker import FrameClient
+from tests.tools.fake_cluster import running_cluster
+from tests.tools.stored_queues import StoredQueues
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -50,6 +56,8 @@ SETTINGS: Final = {
     "migrateAuthFromV1Enabled": "true",
     "authenticationWhitelist": "26",
     "authorizationWhitelist": "352",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 ROOT: Final = ("root", "root-secret")
 TOOLS: Final = "accessKey: root\nsecretKey: root-secret\n"
@@ -291,6 +299,65 @@ def comparable(step: Step, answer: tuple[int, str, Any]) -> tuple[int, str, Any]
     return code, "" if code == 0 else remark, None if step.code == 352 else body
 
 
+PARENT, LITE_GROUP = "AuthLite", "GAuthLite"
+RIGHTS: Final = {
+    "whole": [(f"Topic:{PARENT}", "Pub,Sub", "Allow"), (f"Group:{LITE_GROUP}", "Sub", "Allow")],
+    "nogroup": [(f"Topic:{PARENT}", "Pub,Sub", "Allow")],
+    "notopic": [(f"Group:{LITE_GROUP}", "Sub", "Allow")],
+    "nosend": [(f"Topic:{PARENT}", "Sub", "Allow"), (f"Group:{LITE_GROUP}", "Sub", "Allow")],
+}
+"""User to what he may."""
+
+
+def test_lite_topics_need_rights_on_their_parent_and_group(pair: Pair) -> None:
+    """Java's broker asks nothing of who subscribes or pops (only its proxy does): ours does."""
+
+    def run(asker: Asker) -> dict[str, list[int]]:
+        topic = NEW_TOPIC | {"topic": PARENT, "attributes": "+message.type=LITE"}
+        group = {"groupName": LITE_GROUP, "attributes": {"+lite.bind.topic": PARENT}}
+        assert asker.ask(17, topic)[0] == 0
+        assert asker.ask(200, {}, group)[0] == 0
+        found = {}
+        for name, entries in RIGHTS.items():
+            asker.create_user(name)
+            subject = f"User:{name}"
+            allowed = acl(policy(*entries), subject=subject)
+            assert asker.ask(Code.AUTH_CREATE_ACL, {"subject": subject}, allowed)[0] == 0
+            found[name] = [
+                asker.ask(code, fields, body, sender=(name, f"{name}-secret"))[0]
+                for code, fields, body in lite_requests(name)
+            ]
+        return found
+
+    java, ours = pair.both(run)
+    assert ours == {
+        "whole": [0, 0, 210, 0],
+        "nogroup": [0, 16, 16, 16],
+        "notopic": [16, 16, 16, 16],
+        "nosend": [16, 0, 210, 0],
+    }
+    assert java == {name: [sent, 0, 210, acked] for name, (sent, _, _, acked) in ours.items()}
+
+
+def lite_requests(client_id: str) -> list[tuple[int, dict[str, str], Any]]:
+    """A send, a subscription of another lite topic, a pop, an ack."""
+    now_ms = str(int(time.time() * 1000))
+    sent = {"a": "p", "b": PARENT, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": now_ms}
+    sent |= {"h": "0", "i": "__LITE_TOPIC\x01s1\x02", "j": "0", "k": "false", "m": "false"}
+    change = {"action": "PARTIAL_ADD", "clientId": client_id, "group": LITE_GROUP}
+    change |= {"topic": PARENT, "liteTopicSet": ["none"], "version": 0}
+    where = {"consumerGroup": LITE_GROUP, "topic": PARENT}
+    popped = {"clientId": client_id, "maxMsgNum": "32", "invisibleTime": "60000", "pollTime": "0"}
+    acked = {"queueId": "0", "offset": "0", "liteTopic": "s1"}
+    acked["extraInfo"] = f"0 {now_ms} 60000 999 0 broker-auth 0 0"
+    return [
+        (310, sent, ""),
+        (200071, {}, {"subscriptionSet": [change]}),
+        (200070, where | popped, None),
+        (200051, where | acked, None),
+    ]
+
+
 NAMES: Final = ("Topic:abc", "Topic:ab*", "Topic:a*", "Topic:*", "*", "Group:*")
 ACTIONS: Final = ("Get", "Sub", "All", "Pub,Get")
 SOURCES: Final = (None, None, None, ["127.0.0.1"], ["127.0.0.0/8"], ["10.0.0.0/8", "::1"])
@@ -461,6 +528,63 @@ def test_a_client_with_its_rights_only(client: Client, pair: Pair) -> None:
         assert "Topic:Other" in problem(client, "Other", application)
         asker.ask(Code.AUTH_UPDATE_USER, {"username": "app"}, {"userStatus": "disable"})
         assert "User:app is disabled." in problem(client, topic, application)
+
+
+TOPIC_FIELDS: Final = {
+    "topic": "Sparks",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
+SEND_FIELDS: Final = {
+    "a": "P",
+    "b": "Sparks",
+    "c": "TBW102",
+    "d": "1",
+    "e": "0",
+    "f": "0",
+    "g": "1",
+    "h": "0",
+    "i": "u_seq\x011",
+    "j": "0",
+    "k": "false",
+    "l": "16",
+    "m": "false",
+}
+
+
+def test_spark_reads_with_its_rights_only(pair: Pair, tmp_path: Path) -> None:
+    """docs/spark_sources.md: Sub and Get of the topic, Sub of the group. A name server that wants
+    no account stands before each broker."""
+    keys = tmp_path / "spark.yml"
+    for broker in (pair.java, pair.ours):
+        with broker.client() as client, running_cluster() as names:
+            asker = Asker(client)
+            assert asker.ask(17, TOPIC_FIELDS)[0] == 0
+            request = RemotingCommand.request(310, dict(SEND_FIELDS), b"x")
+            RequestSigner(*ROOT).sign(request)
+            assert client.call(310, request.ext_fields, b"x").code == 0
+            route = StoredQueues(names)
+            route.topic("Sparks")
+            route.routes["Sparks"].broker_datas[0].broker_addrs[0] = broker.address
+            with pytest.raises(NoRightError, match="refuses unsigned requests"):
+                read_rows(names.address, "Sparks")
+            keys.write_text("accessKey: spark\nsecretKey: spark-secret\n")
+            with pytest.raises(NoRightError, match="refuses the account spark"):
+                read_rows(names.address, "Sparks", aclFile=str(keys))
+            asker.create_user("spark")
+            with pytest.raises(NoRightError, match="refuses the account spark"):
+                read_rows(names.address, "Sparks", aclFile=str(keys))
+            entries = policy(("Topic:Sparks", "Sub,Get", "Allow"), ("Group:*", "Sub", "Allow"))
+            made = acl(entries, subject="User:spark")
+            assert asker.ask(Code.AUTH_CREATE_ACL, {"subject": "User:spark"}, made)[0] == 0
+            wait_until(lambda: read_rows(names.address, "Sparks", aclFile=str(keys)), "the message")
+            (row,) = read_rows(names.address, "Sparks", aclFile=str(keys))
+            assert row["body"] == b"x"
 
 
 def test_ours_keeps_them_in_files_of_its_own(pair: Pair) -> None:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo
 
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered, wait_registered
-from tests.interop.driver import Driver, Entry
+from tests.interop.driver import Consumer, Driver, Entry
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_entries
+from tests.interop.spark_rows import read_entries, read_lags, read_log_entries, write_rows
 from tests.interop.test_batch_queues import create
 from tests.interop.test_transactions import COMMIT, ROLLBACK, TransactionProducer
 from tests.support.our_broker import FrameClient
@@ -66,6 +67,8 @@ def test_registers_serves_and_leaves(pair: Client) -> None:
     received = consumer.wait_for(200)
     assert sorted((e.seq, e.digest) for e in received) == sorted((e.seq, e.digest) for e in sent)
     _read_by_spark(pair)
+    _write_by_spark(pair)
+    _lag_by_spark(pair, topic, consumer)
     pair.cluster.broker.stop()
     gone = "the stopped broker is gone from the name server"
     wait_until(lambda: registered(pair.driver, pair.namesrv) == {}, gone)
@@ -80,10 +83,57 @@ def _read_by_spark(pair: Client) -> None:
     assert len(received) == count
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="70", batchBytes="10000")
     assert sorted(rows, key=_place) == sorted(received, key=_place)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     tagged = read_entries(pair.namesrv, topic, [EqualTo(("tags",), "TagA")])
     assert sorted(tagged, key=_place) == [e for e in sorted(rows, key=_place) if e.note == "TagA"]
     if pair.cluster.broker.kind == "java-5.5":
         _read_inner_batches(pair)
+
+
+def _read_log(pair: Client, topic: str) -> list[Entry]:
+    """From the files of the running broker (rocketmq_log)."""
+    return read_log_entries(pair.cluster.broker.store_dir, "broker-pair", topic)
+
+
+def _write_by_spark(pair: Client) -> None:
+    """What a task of df.write sends a Java consumer gets, once, and a shard in its order."""
+    topic = pair.topic()
+    write_rows(pair.namesrv, topic, 300)
+    received = pair.push(topic).wait_for(300)
+    assert sorted(entry.seq for entry in received) == list(range(300))
+    rows = read_entries(pair.namesrv, topic)
+    assert sorted(rows, key=_place) == sorted(received, key=_place)
+    for customer in range(7):
+        found = [e for e in sorted(rows, key=_place) if e.seq % 7 == customer and e.seq % 50 != 49]
+        assert len({entry.queue_id for entry in found}) == 1
+        assert [entry.seq for entry in found] == sorted(entry.seq for entry in found)
+
+
+def _lag_by_spark(pair: Client, topic: str, consumer: Consumer) -> None:
+    """Asked one by one (208) and all at once (317): first the group has consumed everything, then,
+    with nobody online, it has not."""
+    group = consumer.group
+
+    def lags(of: str) -> list[dict[str, Any]]:
+        rows = read_lags(pair.namesrv, of, topics=topic)
+        return [row for row in rows if row["consumer_group"] == group]
+
+    def total(of: str) -> tuple[int, int]:
+        rows = lags(of)
+        return sum(row["broker_offset"] for row in rows), sum(row["lag"] for row in rows)
+
+    wait_until(lambda: total(group) == (200, 0), "its progress is committed")
+    assert total("") == (200, 0)
+    assert {row["members"] for row in lags(group)} == {1}
+    assert all(row["last_consumed_at"] for row in lags(group) if row["broker_offset"])
+    pair.driver.call("push.stop", name=consumer.name)
+    pair.producer().send(topic, "sync", 40, first=1000)
+    for of in (group, ""):
+        assert total(of) == (240, 40)
+        behind = [row for row in lags(of) if row["lag"]]
+        assert {row["members"] for row in behind} == {0}
+        assert {row["age_problem"] for row in behind} == {None}
+        assert all(0 <= row["lag_seconds"] < 600 for row in behind)
 
 
 def _place(entry: Entry) -> tuple[int, int]:
@@ -113,9 +163,10 @@ def _read_inner_batches(pair: Client) -> None:
         create(client, topic, queues=2)
     wait_until(lambda: pair._has_route(topic), f"route of {topic}")
     sent = pair.producer().send(topic, "batch", 90)
+    received = pair.push(topic).wait_for(90)
     rows = read_entries(pair.namesrv, topic, maxMessagesPerPartition="7")
     assert sorted((e.seq, e.digest) for e in rows) == sorted((e.seq, e.digest) for e in sent)
-    received = pair.push(topic).wait_for(90)
+    assert sorted(_read_log(pair, topic), key=_place) == sorted(rows, key=_place)
     # Java's consumer leaves out whose record they are of.
     unnamed = [replace(entry, offset_msg_id="null") for entry in rows]
     assert sorted(unnamed, key=_place) == sorted(received, key=_place)

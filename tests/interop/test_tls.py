@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from spark.sources.errors import NoNameServerError
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_VERSIONS, QUICK_JVM
 from tests.interop.processes import PeerError, wait_until
+from tests.interop.spark_rows import read_entries
 from tests.support.tls_files import Authority, Pair, client_context
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -129,6 +131,21 @@ def test_who_has_a_certificate_sends_and_consumes(known: Client, kind: str) -> N
     sent = known.producer().send(topic, kind, 200)
     received = known.push(topic).wait_for(200)
     assert sorted(e.digest for e in received) == sorted(e.digest for e in sent)
+
+
+def test_spark_reads_with_a_certificate(known: Client, guarded: Guarded) -> None:
+    """docs/spark_sources.md; without one of the files nobody is served."""
+    topic = known.topic()
+    known.producer().send(topic, "sync", 20)
+    files = {
+        "tlsTrustCertFile": str(guarded.authority.trust),
+        "tlsCertFile": str(guarded.client.certificate),
+        "tlsKeyFile": str(guarded.client.key),
+    }
+    wait_until(lambda: len(read_entries(known.namesrv, topic, **files)) == 20, "all are read")
+    for given in ({}, {"tls": "true"}, {"tlsTrustCertFile": str(guarded.server.certificate)}):
+        with pytest.raises(NoNameServerError):
+            read_entries(known.namesrv, topic, **given)
 
 
 def test_large_messages_pass(known: Client) -> None:

@@ -43,7 +43,10 @@ UNKNOWN_S = 6.0
 seen at a load of ten). A stop of 20 s, or the 22 s without a slave, left unknown would be more."""
 REPLICA = "broker-a:1"
 TOPIC = "EndToEnd"
-DUMP = {"metricsDumpIntervalSeconds": int(INTERVAL_S)}
+LATE = "late"
+"""A consumer group that never consumes."""
+LATE_MS = 30_000
+DUMP = {"metricsDumpIntervalSeconds": int(INTERVAL_S), "metricsDumpGroups": f"{LATE},other*"}
 AVAILABILITY_PERCENT = 99.0
 
 
@@ -115,6 +118,12 @@ def is_level(master: OurBroker) -> bool:
     return in_sync == 1 and lag_s < LAG_S
 
 
+def is_told_of(master: OurBroker) -> bool:
+    """Whether a line of the dump has the group that is late."""
+    files = Path(str(master.settings["metricsDumpPath"])).glob("dt=*/*/*/*.jsonl")
+    return any(f'"group":"{LATE}"' in path.read_text() for path in files)
+
+
 def signal_all(broker: OurBroker, number: int) -> None:
     """To every process of a broker; the supervisor first when they stop, last when they go on."""
     pids = [broker.pid, *broker.children().values()]
@@ -135,6 +144,10 @@ def play(group: Group, story: Story) -> None:
     load.start()
     try:
         wait_until(lambda: is_level(master), 30.0)
+        begin = {"consumerGroup": LATE, "topic": TOPIC, "queueId": 0, "commitOffset": 0}
+        with master.client() as client:
+            assert client.call(15, begin).code == 0
+        wait_until(lambda: is_told_of(group.first), 30.0)
         story.began = time.time() + 1.0
         wait(6.0)
 
@@ -275,6 +288,21 @@ def test_every_send_that_waited_has_its_result(told: Told) -> None:
     assert row["sync_flush_slave_timeout"] >= 3, "the slave stood still"
     assert row["sync_slave_not_available"] >= 100, "the slave was dead"
     assert row["restarts"] == 1
+
+
+def test_a_consumer_group_that_never_consumes_is_late(told: Told) -> None:
+    """Its first message was stored before the window; only around the restart nobody looked."""
+    (row,) = told.report.consumer_lag
+    assert (row["consumer_group"], row["topic"], row["absent_s"]) == (LATE, TOPIC, 0)
+    place = row["age_le"].index(LATE_MS)
+    sides = ("within", "beyond", "unknown")
+    within_ms, beyond_ms, unknown_ms = (row[f"age_{side}_ms"][place] for side in sides)
+    window_ms = told.report.w1_ms - told.report.w0_ms
+    assert within_ms + beyond_ms + unknown_ms == window_ms
+    assert window_ms - LATE_MS - unknown_ms <= beyond_ms <= window_ms
+    down_ms = (told.story.restarted[1] - told.story.restarted[0]) * 1000
+    assert unknown_ms <= down_ms + 4_000
+    assert row["messages_max"] > 500
 
 
 def test_the_dead_slaves_metadata_is_known_while_it_lived(told: Told) -> None:

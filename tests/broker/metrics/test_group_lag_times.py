@@ -309,6 +309,18 @@ def test_which_groups_have_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert world.groups["left_out"] == 1, "its name would be cut"
 
 
+def test_a_group_with_very_many_queues_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lag_times, "MOST_QUEUES", 2)
+    for queue_id in range(3):
+        world.commit(0, group="g3", queue_id=queue_id)
+        world.commit(0, group="g2", queue_id=min(queue_id, 1))
+    world.look()
+    assert [row["group"] for row in world.groups["rows"]] == ["g2"]
+    assert world.groups["left_out"] == 1
+
+
 def test_a_successor_goes_on_counting(world: World) -> None:
     world.commit(0)
     world.look()

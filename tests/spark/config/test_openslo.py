@@ -314,7 +314,7 @@ def changed(old: str, new: str) -> str:
         ("a: [", "slo.yaml: not valid YAML"),
         (
             changed("displayName: Orders", "annotations: {mqreport.rocketmq/lag_second: '5'}"),
-            "mqreport.rocketmq/lag_second is not known; known are first_copy_hours,",
+            "mqreport.rocketmq/lag_second is not known; known are consumer_lag, first_copy_hours,",
         ),
     ],
 )

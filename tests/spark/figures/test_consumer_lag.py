@@ -283,6 +283,12 @@ def test_a_promise_of_messages_and_of_an_age() -> None:
     }
 
 
+def test_names_of_clients_do_no_harm() -> None:
+    lags = lags_of(lines_of(pausing(name="a\nb\x1b[31m")))
+    (found,) = judge(lags, seconds=10, group="*", topic="T", percent=50)
+    assert found.text.startswith("consumer lag of a\\u000ab\\u001b[31m in T above 10 s")
+
+
 def test_time_in_which_it_was_not_there_is_not_asked() -> None:
     lags = lags_of(lines_of(pausing((0, 900), since=500)))
     (found,) = judge(lags, seconds=600)

@@ -50,7 +50,6 @@ def test_the_page_has_a_table() -> None:
     assert '<h2 id="consumers">' in page
     assert "&lt;late&gt;" in page
     assert "Consumer lag of it above 10\u00a0s for 21\u00a0min\u00a040\u00a0s." in page
-    assert "consumer_lag.csv" in page
 
 
 def test_programs_get_all_of_it() -> None:

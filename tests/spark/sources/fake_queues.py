@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark import cloudpickle
+
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from store.java_hash import tags_code
@@ -11,6 +15,12 @@ from tests.tools.fake_cluster import FakeCluster
 from tests.tools.stored_queues import Stored, StoredQueues
 
 NOT_SUPPORTED = 3
+_cloudpickle: Any = cloudpickle  # has no types
+
+
+def pickled(value: object) -> bytes:
+    """As Spark pickles what it sends to Python workers."""
+    return bytes(_cloudpickle.dumps(value))
 
 
 class FakeQueues(StoredQueues):

@@ -17,7 +17,7 @@ from spark.job.java_home import find_java
 from spark.job.spark_session import LOCAL, NO_CALL_SITES, PLAIN_PLANS, worker_environment
 from spark.sources.registration import register
 
-SETTINGS = {
+SETTINGS: dict[str, bool | float | int | str | None] = {
     **{name: value for name, value in LOCAL.items() if "daemon" not in name},
     **NO_CALL_SITES,
     **PLAIN_PLANS,

@@ -23,7 +23,7 @@ from tests.spark.sources.written_logs import (
     scanned,
     written_log,
 )
-from tests.support.memory_commit_log import message
+from tests.support.memory_commit_log import MemoryCommitLog, message
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -133,6 +133,30 @@ def test_sizes_that_lie(tmp_path: Path, lie: int, field: str) -> None:
     found = write_and_scan(log, tmp_path)
     assert found.records == log.places[:7] + log.places[8:]
     assert [(each.start, each.end) for each in found.damages] == [log.places[7]]
+
+
+def test_sizes_that_agree_and_lead_into_the_next_record(tmp_path: Path) -> None:
+    log = written_log(20, sizes=(300,))
+    at, end = log.places[7]
+    properties = log.data.rindex(b"UNIQ_KEY", at, end) - 2
+    for place, length in ((at, 4), (properties, 2)):
+        size = int.from_bytes(log.data[place : place + length], "big") + 50
+        log.data[place : place + length] = size.to_bytes(length, "big")
+    log.data[at + 150] ^= 1
+    assert write_and_scan(log, tmp_path).records == log.places[:7] + log.places[8:]
+
+
+@pytest.mark.parametrize("before", [0, 1, 20, 80, 87, 88, 89, 200])
+def test_the_next_record_lies_across_what_is_searched_at_once(tmp_path: Path, before: int) -> None:
+    place = 1 + (1 << 20) - before
+    log = MemoryCommitLog(1 << 30)
+    log.append(message("T", body=bytes([7]) * (place - 92)))
+    log.append(message("T"))
+    data = bytearray(log.data)
+    places = [(0, place), (place, len(data))]
+    data[4] ^= 0xFF
+    found = write_and_scan(WrittenLog(data, 0, places), tmp_path, is_newest=True)
+    assert found.records == places[1:]
 
 
 def test_a_blank_record_is_found_behind_damage(tmp_path: Path) -> None:
@@ -261,6 +285,17 @@ def test_a_record_that_is_being_written_is_no_damage(tmp_path: Path, written: in
     assert not found.damages
     closed = write_and_scan(log, tmp_path, is_newest=True)
     assert [each.start for each in closed.damages] == [at]
+
+
+def test_a_record_whose_middle_is_not_written_yet(tmp_path: Path) -> None:
+    log = written_log(20, sizes=(300,), blank=False)
+    at, _ = log.places[-1]
+    log.data[at + 150 : at + 250] = bytes(100)
+    found = write_and_scan(log, tmp_path, is_newest=True, is_written=True)
+    assert found.records == log.places[:-1]
+    assert not found.damages
+    (damage,) = write_and_scan(log, tmp_path, is_newest=True).damages
+    assert (damage.kind, damage.start) == ("record", at)
 
 
 def test_damage_before_the_end_of_a_log_that_is_written(tmp_path: Path) -> None:

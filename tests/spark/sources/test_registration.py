@@ -11,7 +11,6 @@ from typing import Any
 
 import pyspark
 import pytest
-from pyspark import cloudpickle
 
 from spark.sources import registration
 from spark.sources.data_source import ConfiguredSource
@@ -22,6 +21,7 @@ from spark.sources.queue_reader import ReadRules
 from spark.sources.registration import PUSHDOWN, TooOldError, check_versions, register
 from spark.sources.rocketmq import BatchReader, RangeTask, ReadPlan
 from spark.sources.rows import SCHEMA
+from tests.spark.sources.fake_queues import pickled
 
 SECRET = "open sesame"
 
@@ -56,7 +56,7 @@ class TestSettings:
             spark_rocketmq_nameServers="n:1",
         )
         kind = session.registered()["rocketmq"]
-        source: Any = pickle.loads(cloudpickle.dumps(kind))({"topic": "T"})
+        source: Any = pickle.loads(pickled(kind))({"topic": "T"})
         connection = source.checked_options().connection()
         assert connection.credentials.secret_key == SECRET
         assert SECRET not in repr(source) + repr(kind.DEFAULTS) + str(vars(source))
@@ -112,7 +112,7 @@ class TestVersions:
 
 def test_a_worker_without_the_package(tmp_path: Path) -> None:
     """It says what is missing, and the way out."""
-    (tmp_path / "task").write_bytes(cloudpickle.dumps(RangeTask(plan(), SCHEMA)))
+    (tmp_path / "task").write_bytes(pickled(RangeTask(plan(), SCHEMA)))
     code = f"import pickle; pickle.loads(open({str(tmp_path / 'task')!r}, 'rb').read())"
     environment = {"PYTHONPATH": str(Path(pyspark.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
     ended = subprocess.run(
@@ -131,6 +131,6 @@ def test_a_worker_without_the_package(tmp_path: Path) -> None:
 
 def test_a_worker_with_the_package() -> None:
     task = RangeTask(plan(), SCHEMA)
-    copy: RangeTask = pickle.loads(cloudpickle.dumps(task))
+    copy: RangeTask = pickle.loads(pickled(task))
     assert copy.plan == task.plan
     assert copy.schema == task.schema

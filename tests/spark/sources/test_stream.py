@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from remoting.request_code import RequestCode
@@ -21,7 +20,7 @@ from spark.sources.ranges import Range
 from spark.sources.rocketmq import ReadPlan
 from spark.sources.rows import SCHEMA
 from spark.sources.stream import StreamReader, StreamRules
-from tests.spark.sources.fake_queues import FakeQueues
+from tests.spark.sources.fake_queues import FakeQueues, pickled
 from tools.admin_client import NameServers
 
 ALL = ReadAllAvailable()
@@ -239,7 +238,7 @@ class TestProgress:
 
 def test_a_running_query_is_pickled_for_its_tasks(query: StreamReader) -> None:
     query.initialOffset()
-    copy: StreamReader = pickle.loads(cloudpickle.dumps(query))
+    copy: StreamReader = pickle.loads(pickled(query))
     part = next(each for each in query.partitions(offsets(0, 0), offsets(5, 3)))
     assert [batch.num_rows for batch in copy.read(part)] == [5]
 
