@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -70,6 +71,8 @@ _OWN: Final = frozenset(
 """Property names that RocketMQ's clients and brokers use themselves; its own clients refuse them
 as a user's properties, too (MessageConst.STRING_HASH_SET)."""
 _INT32: Final = 1 << 31
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class RowError(SourceError):
@@ -143,13 +146,17 @@ class RowRules:
             raise RowError(f"row {number} (topic {topic}): the body is null")
         found = dict(properties or {})
         _check_properties(number, found)
-        _put(found, KEYS, " ".join(keys) if isinstance(keys, list) else keys, number)
+        if isinstance(keys, list):
+            if None in keys:
+                raise RowError(f"row {number}: keys has a null: array_compact(keys) takes it out")
+            keys = " ".join(keys)
+        _put(found, KEYS, keys, number)
         _put(found, TAGS, tags, number)
         is_delayed = bool(level) or deliver is not None
         if level:
             found[DELAY] = str(level)
         if deliver is not None:
-            found[DELIVER_MS] = str(int(deliver.timestamp() * 1000))
+            found[DELIVER_MS] = str((deliver - _EPOCH) // _MILLISECOND)
         if level and deliver is not None:
             raise RowError(f"row {number}: give delay_level or deliver_timestamp, not both")
         flag = flag or 0
