@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -71,8 +70,6 @@ _OWN: Final = frozenset(
 """Property names that RocketMQ's clients and brokers use themselves; its own clients refuse them
 as a user's properties, too (MessageConst.STRING_HASH_SET)."""
 _INT32: Final = 1 << 31
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class RowError(SourceError):
@@ -156,7 +153,7 @@ class RowRules:
         if level:
             found[DELAY] = str(level)
         if deliver is not None:
-            found[DELIVER_MS] = str((deliver - _EPOCH) // _MILLISECOND)
+            found[DELIVER_MS] = str(int(deliver.timestamp() * 1000))
         if level and deliver is not None:
             raise RowError(f"row {number}: give delay_level or deliver_timestamp, not both")
         flag = flag or 0

@@ -72,7 +72,7 @@ def _milliseconds(text: str, option: str) -> int:
         ) from None
     if time.tzinfo is None:
         raise OptionError(f"option {option}: {text!r} has no time zone: add one, as Z or +02:00")
-    # Rounded up: the first whole millisecond that is not before the time. A float would lose some.
+    # Rounded up: the first whole millisecond that is not before the time.
     return max(-((_EPOCH - time) // _MILLISECOND), 0)
 
 

@@ -58,9 +58,6 @@ def test_text_is_utf_8() -> None:
 
 def test_delays() -> None:
     assert row(delay_level=3).properties == {"DELAY": "3"}
-    for ms in range(1000):
-        late = datetime(2026, 11, 28, microsecond=ms * 1000, tzinfo=UTC)
-        assert row(deliver_timestamp=late).properties["TIMER_DELIVER_MS"].endswith(f"{ms:03}")
     at = datetime(2026, 11, 28, tzinfo=UTC)
     found = row(deliver_timestamp=at)
     assert found.properties == {"TIMER_DELIVER_MS": "1795824000000"}
