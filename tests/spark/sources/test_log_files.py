@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,19 @@ def test_no_log(tmp_path: Path) -> None:
         plan_log([], is_written=False)
     with pytest.raises(OptionError, match=r"hdfs://x/y: only files that are mounted"):
         plan_log(["hdfs://x/y"], is_written=False)
+
+
+def test_what_is_no_file_of_a_log(tmp_path: Path) -> None:
+    """A FIFO would wait for ever; offsets have 63 bits."""
+    fifo = tmp_path / f"{0:020}"
+    os.mkfifo(fifo)
+    with pytest.raises(OptionError, match="neither a directory nor a regular file"):
+        plan(fifo)
+    with pytest.raises(OptionError, match="no file of a commit log"):
+        plan(tmp_path)
+    (tmp_path / ("9" * 20)).write_bytes(b"x")
+    with pytest.raises(OptionError, match=r"no log has a file that begins at 9{20}"):
+        plan(tmp_path)
 
 
 def test_two_copies_of_one_file(tmp_path: Path) -> None:
