@@ -257,6 +257,37 @@ def test_counters_that_fall_begin_anew() -> None:
     assert sum(ages(row, 10_000)) == 600_000
 
 
+@pytest.mark.parametrize("kind", ["age", "messages"])
+@pytest.mark.parametrize("side", ["within", "beyond"])
+@pytest.mark.parametrize("more", [1 << 60, 5_000])
+def test_counters_of_more_time_than_passed_prove_nothing(kind: str, side: str, more: int) -> None:
+    def forge(line: Line) -> None:
+        if line["ts"] >= W0 + 300_000:
+            for row in line["groups"]["rows"]:
+                row[f"{kind}_{side}"] = [n + more for n in row[f"{kind}_{side}"]]
+
+    (row,) = lags_of(lines_of(pausing(), change=forge)).rows
+    for within, beyond, unknown in (ages(row, 10_000), messages(row, 1_000)):
+        assert within < 12_000, "over the edges of the window runs are their own"
+        assert (beyond, within + unknown) == (0, 600_000)
+
+
+def test_lines_of_two_brokers_and_in_another_order() -> None:
+    """Two lives wrote as master at once: the first one told of the time, what the other one says
+    of it does not count twice, nor does it hide anything."""
+    one = lines_of(pausing())
+    other = Life(start_ms=W0 + 100_050, marks=True, boot="2" * 16)
+    counter = counted([pausing((0, 900))], 100_050)
+    second = [
+        other.line(W0 + ms, groups=counter.groups(W0 + ms)) for ms in range(105_050, 500_000, 5_000)
+    ]
+    mixed = sorted(one + second, key=lambda line: line["ts"], reverse=True)
+    (row,) = lags_of(mixed).rows
+    within, beyond, unknown = ages(row, 10_000)
+    assert within + beyond + unknown >= 600_000
+    assert (within, beyond) == (600_000, 0), "the day is in doubt for two masters"
+
+
 def test_other_bounds_are_unknown() -> None:
     def update(line: Line) -> None:
         if line["ts"] < W0 + 300_000:
