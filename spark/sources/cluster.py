@@ -61,6 +61,8 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
 PULL_COUNT: Final = 1024
 """Messages that a pull asks for; brokers have limits of their own, 32 by default."""
+MOST_QUEUES: Final = 100_000
+"""Of a topic; a route that has more would fill the memory."""
 _BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 _REFUSALS: Final = ("AclException", "AuthenticationException", "AuthorizationException")
 """Brokers of 4.9 answer SYSTEM_ERROR with one of these in the remark, 5.x NO_PERMISSION."""
@@ -133,6 +135,7 @@ class Cluster:
                 found = self.admin.find_route(topic)
                 if found is None:
                     raise NoTopicError(self._unknown_topic(topic))
+                _check_size(found, topic)
             self._routes[topic] = found
         return self._routes[topic]
 
@@ -336,6 +339,14 @@ class Cluster:
             raise DamagedMessageError(f"{what}: an answer cannot be read: {error}") from None
         except AdminError as error:
             raise NoNameServerError(f"{what}: {error}") from None
+
+
+def _check_size(route: TopicRouteData, topic: str) -> None:
+    counts = [max(each.read_queue_nums, each.write_queue_nums, 0) for each in route.queue_datas]
+    if sum(counts) > MOST_QUEUES:
+        raise DamagedMessageError(
+            f"topic {topic}: its route has {sum(counts)} queues, {MOST_QUEUES} are believed"
+        )
 
 
 def _members_of(data: BrokerData, writable: bool) -> list[tuple[str, bool]]:

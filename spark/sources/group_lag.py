@@ -45,6 +45,7 @@ RETRY_PREFIX: Final = "%RETRY%"
 STATS_TIMEOUT_MS: Final = 50_000
 """As Java's tools wait for 317, for which a broker looks at every queue of every group."""
 _NOBODY: Final = 0
+_LARGEST: Final = (1 << 63) - 1
 _Body = TypeVar("_Body")
 _WILD: Final = re.compile(r"[*?]")
 
@@ -89,8 +90,9 @@ class GroupQueue:
 
     @property
     def lag(self) -> int:
-        """Messages, as Java's tools show it."""
-        return self.offsets.broker_offset - self.offsets.consumer_offset
+        """Messages, as Java's tools show it; of nonsense what a column can hold."""
+        lag = self.offsets.broker_offset - self.offsets.consumer_offset
+        return min(max(lag, -_LARGEST), _LARGEST)
 
 
 class BrokerScan:

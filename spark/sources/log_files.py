@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ CLOCK_MS: Final = 3_600_000
 """A broker's clock may have been set back so far, before a file counts as too old or too new."""
 BORN_BEFORE_MS: Final = 86_400_000
 _SHOWN: Final = 5
+_END: Final = 1 << 63
+"""Of all offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ def plan_log(paths: Sequence[str], *, is_written: bool) -> LogPlan:
         )
     found = [file for path in paths for file in _files_at(path)]
     found.sort(key=lambda file: file.start)
+    if found[-1].start + max(file.size for file in found) >= _END:
+        raise OptionError(f"{found[-1].path}: no log has a file that begins at {found[-1].start}")
     for one, other in itertools.pairwise(found):
         if one.start == other.start:
             raise OptionError(f"{one.path} and {other.path} are the same part of a log")
@@ -115,6 +120,8 @@ def _no_log(path: str, error: OSError) -> OptionError:
 def _named_file(path: Path) -> LogFile:
     """A file that is named itself may be called anything: its first record says where it was."""
     status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OptionError(f"{path}: neither a directory nor a regular file")
     start = find_start_offset(path.name)
     if start is None:
         head = _read_head(path)

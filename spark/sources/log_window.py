@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import Final, Self
 
 from spark.sources.errors import SourceError
@@ -28,10 +29,14 @@ class FileWindow:
     """See the module. `size`: of the file when it was opened."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Raises OSError, SourceError: no regular file. Opening a FIFO would wait for a writer."""
         self.path: Final = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size: Final = os.fstat(self._fd).st_size
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._fd)
+            raise SourceError(f"{path}: no regular file")
+        self.size: Final = status.st_size
         self._memory = bytearray(min(WINDOW, max(self.size, 1)))
         self._base = 0
         self.loaded_end = 0

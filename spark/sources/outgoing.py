@@ -143,7 +143,11 @@ class RowRules:
             raise RowError(f"row {number} (topic {topic}): the body is null")
         found = dict(properties or {})
         _check_properties(number, found)
-        _put(found, KEYS, " ".join(keys) if isinstance(keys, list) else keys, number)
+        if isinstance(keys, list):
+            if None in keys:
+                raise RowError(f"row {number}: keys has a null: array_compact(keys) takes it out")
+            keys = " ".join(keys)
+        _put(found, KEYS, keys, number)
         _put(found, TAGS, tags, number)
         is_delayed = bool(level) or deliver is not None
         if level:

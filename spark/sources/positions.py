@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from remoting.body.message_queue import MessageQueue
@@ -26,6 +26,8 @@ LATEST: Final = "latest"
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 """In the JSON of offsets, as in Spark's source of Kafka."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _TIMESTAMP: Final = "timestamp:"
 _GROUP: Final = "group:"
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
@@ -70,7 +72,8 @@ def _milliseconds(text: str, option: str) -> int:
         ) from None
     if time.tzinfo is None:
         raise OptionError(f"option {option}: {text!r} has no time zone: add one, as Z or +02:00")
-    return max(int(time.timestamp() * 1000), 0)
+    # Rounded up: the first whole millisecond that is not before the time.
+    return max(-((_EPOCH - time) // _MILLISECOND), 0)
 
 
 def _offsets(text: str, option: str) -> dict[tuple[str, str, int], int]:

@@ -2,7 +2,8 @@
 
 Executors. The arrays are those of log_columns.py, which takes 1.5 us a message where rows.py takes
 11. Whatever is not ordinary (a compressed body, a batch inside, a host of IPv6, an offset that is
-missing, a damaged record) is left to queue_reader.py and rows.py: a test compares both.
+missing, a record that is damaged or of another topic) is left to queue_reader.py and rows.py: a
+test compares both.
 
 Tested by tests/spark/sources/test_pulled_rows.py.
 """
@@ -38,7 +39,7 @@ def pulled_batch(
     """The messages of consecutive pulls, each with the offset that was asked for; None when one of
     them must be looked at on its own. schema: Arrow's, of some columns of rows.COLUMNS."""
     records = _ordinary(b"".join(pulled.records for _, pulled in pulls))
-    if records is None:
+    if records is None or records.topics.dictionary.to_pylist() != [part.topic]:
         return None
     begin, end = pulls[0][0], min(pulls[-1][1].next_offset, part.end)
     deltas = {pulled.offset_delta for _, pulled in pulls}
@@ -63,6 +64,7 @@ def _batch(part: Range, records: Ordinary, offsets: Any, schema: Any) -> pa.Reco
     if not WITH_PROPERTIES.isdisjoint(schema.names):
         properties = read_properties(records)
     own = {
+        "topic": lambda: pa.repeat(part.topic, len(offsets)),
         "broker_name": lambda: pa.repeat(part.broker_name, len(offsets)),
         "queue_id": lambda: pa.repeat(pa.scalar(part.queue_id, pa.int32()), len(offsets)),
         "queue_offset": lambda: pa.array(offsets),

@@ -40,6 +40,9 @@ _SETS: Final = {
 """Columns whose values may be chosen, and their type."""
 _COMPARED: Final = (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 _EVERY: Final = "*"
+_TRIMMED: Final = "".join(map(chr, range(33)))
+"""What brokers cut off the ends of a subscription's tags (Java's String.trim), control characters
+among them."""
 _MOST_TAGS: Final = 100
 _LAST: Final = 2**63 - 1
 
@@ -140,7 +143,9 @@ class Pushed:
         tags = self.chosen.get("tags")
         if not tags or len(tags) > _MOST_TAGS:
             return _EVERY
-        if any(not tag or tag != tag.strip() or "|" in tag or tag == _EVERY for tag in tags):
+        if any(
+            tag != tag.strip().strip(_TRIMMED) or "|" in tag or tag in ("", _EVERY) for tag in tags
+        ):
             return _EVERY
         return " || ".join(sorted(tags))
 

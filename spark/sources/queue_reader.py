@@ -60,6 +60,7 @@ class RangeReader:
         self._cluster = cluster
         self._part = part
         self._queue = part.queue
+        self._topic = part.topic.encode()
         self._rules = rules
         self._wanted = wanted
         self._is_whole = rules.expression == ALL
@@ -102,26 +103,29 @@ class RangeReader:
             yield kept
 
     def _of_pull(self, each: tuple[int, Pulled]) -> Iterator[StoredMessage]:
-        (offset, pulled), end = each, self._part.end
-        expected = offset
+        """Nothing that an earlier record had, nor what the next pull asks for: each message once,
+        in whatever order a broker says them."""
+        offset, pulled = each
+        expected, end = offset, min(pulled.next_offset, self._part.end)
         for record in split_records(pulled.records):
-            if isinstance(record, str):
-                self._damaged(record)
+            if isinstance(record, str) or record.topic != self._topic:
+                self._damaged(record if isinstance(record, str) else _stray(record))
                 continue
             first = record.queue_offset + pulled.offset_delta
-            if self._is_whole and first > expected:
+            if self._is_whole:
                 self._hole(expected, min(first, end))
-            expected = first + inner_num(record.sys_flag, record.properties)
-            yield from self._messages(record, offset, pulled.offset_delta)
-        if self._is_whole and expected < (following := min(pulled.next_offset, end)):
-            self._hole(expected, following)
+            yield from self._messages(record, pulled.offset_delta, expected, end)
+            expected = max(expected, first + inner_num(record.sys_flag, record.properties))
+        if self._is_whole:
+            self._hole(expected, end)
 
     def _messages(
-        self, record: CheckedRecord, begin: int, offset_delta: int
+        self, record: CheckedRecord, offset_delta: int, begin: int, end: int
     ) -> Iterator[StoredMessage]:
-        """Of an inner batch those within the range; of a static topic the logic queue's id."""
+        """Of an inner batch those from `begin` up to `end`; of a static topic the logic queue's
+        id."""
         for message in messages_of(record, self._part.broker_name, offset_delta):
-            if begin <= message.queue_offset < self._part.end:
+            if begin <= message.queue_offset < end:
                 message.queue_id = self._part.queue_id
                 if self._wanted is None or self._wanted(message):
                     yield message
@@ -164,7 +168,7 @@ class RangeReader:
         if low > offset and code != ResponseCode.SUCCESS:
             self._rules.losses.retention(self._queue, offset, min(low, end))
             self._stalled_since = None
-            return min(max(low, following), end)
+            return min(low, end)
         if following <= offset or code in _NOTHING:
             return self._stalled(offset, pulled)
         self._stalled_since = None
@@ -197,6 +201,8 @@ class RangeReader:
 
     def _hole(self, first: int, end: int) -> None:
         """No messages at these offsets. Brokers leave out those whose log file was just removed."""
+        if first >= end:
+            return
         if self._has_holes is None:
             self._has_holes = has_holes(self._cluster, self._queue)
         if not self._has_holes:
@@ -214,6 +220,11 @@ class RangeReader:
         if self._rules.losses.fails:
             raise error
         log.warning("%s: left out", error)
+
+
+def _stray(record: CheckedRecord) -> str:
+    topic = str(record.topic, "utf-8", "replace")
+    return f"the record at queue offset {record.queue_offset} is of another topic, {topic!r}"
 
 
 _NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})

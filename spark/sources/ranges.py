@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
 from remoting.body.message_queue import MessageQueue
+from spark.sources.errors import SourceError
+
+MOST_RANGES: Final = 100_000
+"""Of a read: what Spark plans in reasonable time. A broker may claim 2**62 messages in a queue."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,20 @@ def range_of(queue: MessageQueue, begin: int, end: int) -> Range:
 
 def cut(ranges: Iterable[Range], most_messages: int, least_ranges: int) -> list[Range]:
     """The same offsets as ranges of at most `most_messages`, and about `least_ranges` of them or
-    more while there are so many offsets. Empty ranges are left out."""
+    more while there are so many offsets. Empty ranges are left out. SourceError: too many."""
     there = [each for each in ranges if each.begin < each.end]
     total = sum(each.end - each.begin for each in there)
     if least_ranges > len(there):
         most_messages = min(most_messages, max(-(-total // least_ranges), 1))
+    count = sum(-(-(each.end - each.begin) // most_messages) for each in there)
+    if count > MOST_RANGES + len(there):
+        largest = max(there, key=lambda each: each.end - each.begin)
+        raise SourceError(
+            f"{count} tasks for {total} messages, {MOST_RANGES} are possible: set "
+            f"maxMessagesPerPartition to more than {most_messages}. The longest queue is "
+            f"{largest.queue_id} of topic {largest.topic} at broker {largest.broker_name}, which "
+            f"says that it has the offsets {largest.begin} to {largest.end - 1}"
+        )
     return [piece for each in there for piece in _pieces(each, most_messages)]
 
 

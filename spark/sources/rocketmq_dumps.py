@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -200,7 +201,9 @@ def find_dumps(path: str) -> Iterator[tuple[str, int]]:
                 found.append(file)
     for file in sorted(found):
         try:
-            yield file, os.stat(file).st_size
+            status = os.stat(file)
+            if stat.S_ISREG(status.st_mode):
+                yield file, status.st_size
         except FileNotFoundError:
             continue
 
@@ -229,7 +232,10 @@ def read_dump(file: str, bounds: Bounds) -> Iterator[Found]:
     """The lines of a file, each with what it is; of a file that is left out one bad line that says
     why. SourceError."""
     try:
-        size = os.stat(file).st_size
+        status = os.stat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceError(f"{file}: no regular file")
+        size = status.st_size
         if size > bounds.stored_bytes:
             yield b"", BadLineError(f"{LEFT_OUT}: {bounds.stored_problem(size)}")
             return

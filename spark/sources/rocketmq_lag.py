@@ -40,6 +40,9 @@ from spark.sources.group_lag import (
     broker_names,
 )
 from spark.sources.options import CONNECTION_OPTIONS, Connection
+from spark.sources.rows import END_MS
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Column:
 
 
 def _time(ms: int) -> datetime.datetime | None:
-    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC) if ms > 0 else None
+    """None for what no calendar has, which a broker may say."""
+    return _EPOCH + datetime.timedelta(milliseconds=ms) if 0 < ms < END_MS else None
 
 
 def _lag_seconds(_: BrokerName, row: GroupQueue) -> float | None:

@@ -31,9 +31,9 @@ from pyspark.sql.types import (
 
 from spark.sources.bodies import read_body
 from spark.sources.errors import DamagedMessageError, OptionError
-from store.batch_codec import iterate_batch
+from store.batch_codec import count_batch, iterate_batch
 from store.errors import MessageIllegalError, StoreError
-from store.inner_batch import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from store.inner_batch import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, inner_num
 from store.message_codec import (
     RECORD_PLACE,
     CheckedRecord,
@@ -124,13 +124,17 @@ def messages_of(
     if record.sys_flag & _UNPACKED != _UNPACKED or problem:
         return [message]
     try:
-        return _unpacked(message)
+        return _unpacked(message, inner_num(record.sys_flag, record.properties))
     except MessageIllegalError as error:
         message.body_problem = f"an inner batch that cannot be unpacked: {error}"
         return [message]
 
 
-def _unpacked(batch: StoredMessage) -> list[StoredMessage]:
+def _unpacked(batch: StoredMessage, number: int) -> list[StoredMessage]:
+    """Its `number` messages: it has so many offsets. One that holds more would take those of its
+    neighbours, and a memory: few bytes inflate to millions of messages."""
+    if (held := count_batch(batch.body)) != number:
+        raise MessageIllegalError(f"it says that it holds {number} messages, and has {held}")
     return [
         msgspec.structs.replace(
             batch,
@@ -275,12 +279,15 @@ class BatchMaker:
             yield self.batch(kept)
 
 
+_PAIR_SIZE: Final = 100
+"""Bytes of a property beside its texts: a client may send thousands of tiny ones."""
 _USUAL_SIZE: Final = 300
 """Bytes of a row beside its body and properties."""
 
 
 def _size(message: StoredMessage) -> int:
-    return len(message.body) + _USUAL_SIZE + sum(map(len, message.properties.values()))
+    pairs = message.properties.items()
+    return len(message.body) + _USUAL_SIZE + sum(_PAIR_SIZE + len(k) + len(v) for k, v in pairs)
 
 
 def damage(broker_name: str, queue_id: int, reason: str) -> DamagedMessageError:

@@ -76,7 +76,10 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
                 # What lies before is told by the first batch; what lies behind cannot be read.
                 if start > limits[queue].end:
                     within(self.plan.rules.losses, queue, start, start, limits[queue])
-                offsets[queue] = min(start, limits[queue].end)
+                # A slave that lags behind does not say where the end is.
+                offsets[queue] = (
+                    min(start, limits[queue].end) if limits[queue].is_certain else start
+                )
         return encode_offsets(offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -88,6 +91,7 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Where the next batch ends. A queue that is new since `start` is read from its beginning;
         one that is not in the routes now, as in a failover, waits."""
         begun = decode_offsets(start)
+        self._check_topics(begun)
         limits = self._limits()
         ends = {queue: end for queue, end in begun.items() if queue.topic in self.plan.topics}
         for queue, each in limits.items():
@@ -98,6 +102,15 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
             begins = {queue: begun.get(queue, self._begin(limits, queue)) for queue in ends}
             ends = share(begins, ends, limit.max_rows)
         return encode_offsets(ends)
+
+    def _check_topics(self, begun: Offsets) -> None:
+        """SourceError: the checkpoint is of other topics, so that all of these would be new."""
+        kept = {queue.topic for queue in begun}
+        if kept and kept.isdisjoint(self.plan.topics):
+            raise SourceError(
+                f"the checkpoint is of {', '.join(sorted(kept))}, the query reads "
+                f"{', '.join(self.plan.topics)}: give each query a checkpointLocation of its own"
+            )
 
     def _begin(self, limits: Mapping[MessageQueue, Limits], queue: MessageQueue) -> int:
         return limits[queue].begin if queue in limits else 0
@@ -153,10 +166,14 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         group = self.rules.commit_group
         if group is None:
             return
+        away = set()  # each of its queues would wait for retryMs
         for queue, offset in decode_offsets(end).items():
+            if queue.broker_name in away:
+                continue
             try:
                 self._open().commit_offset(group, queue, offset)
             except SourceError as error:
+                away.add(queue.broker_name)
                 log.warning("progress of group %s is not written: %s", group, error)
 
     def stop(self) -> None:

@@ -43,6 +43,7 @@ WRITE_OPTIONS: Final = (
 _OF_SPARK: Final = ("path", "checkpointLocation", "queryName")
 """Spark hands them over, too. The path, save(...)'s argument, is the topic."""
 GROUP: Final = "SPARK_WRITER"
+_LONGEST_ID: Final = 200
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 """What Spark tells tasks of a stream."""
@@ -85,6 +86,11 @@ class WritePlan:
             accept_degraded=options.flag("acceptDegraded", default=False),
         )
         write_id = options.text("writeId", write_id) or write_id
+        if not write_id.isprintable() or len(write_id) > _LONGEST_ID:
+            raise OptionError(
+                f"option writeId: {write_id[:_LONGEST_ID]!r} becomes a property: at most "
+                f"{_LONGEST_ID} characters, and no control characters"
+            )
         return cls(options.connection(), rows, sending, write_id)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,17 @@ class TestNameServers:
         stored.cluster.always(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 16, "no right")
         with pytest.raises(NoTopicError, match="topic T does not exist"):
             client.route("T")
+
+    def test_more_queues_than_a_memory_holds(self, client: Cluster, stored: FakeQueues) -> None:
+        stored.plain("T", 1)
+        stored.plain("U", 1)
+        for topic, changed in (("T", "read_queue_nums"), ("U", "write_queue_nums")):
+            (queues,) = stored.routes[topic].queue_datas
+            many: dict[str, Any] = {changed: 2**31 - 1}
+            route = replace(stored.routes[topic], queue_datas=[replace(queues, **many)])
+            stored.routes[topic] = route
+            with pytest.raises(DamagedMessageError, match="its route has 2147483647 queues"):
+                client.route(topic)
 
     def test_a_topic_that_may_not_be_read(self, client: Cluster, stored: FakeQueues) -> None:
         stored.topic("T", perm=2)

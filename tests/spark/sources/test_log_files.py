@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,19 @@ def test_no_log(tmp_path: Path) -> None:
         plan_log(["hdfs://x/y"], is_written=False)
 
 
+def test_what_is_no_file_of_a_log(tmp_path: Path) -> None:
+    """A FIFO would wait for ever; offsets have 63 bits."""
+    fifo = tmp_path / f"{0:020}"
+    os.mkfifo(fifo)
+    with pytest.raises(OptionError, match="neither a directory nor a regular file"):
+        plan(fifo)
+    with pytest.raises(OptionError, match="no file of a commit log"):
+        plan(tmp_path)
+    (tmp_path / ("9" * 20)).write_bytes(b"x")
+    with pytest.raises(OptionError, match=r"no log has a file that begins at 9{20}"):
+        plan(tmp_path)
+
+
 def test_two_copies_of_one_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -157,6 +171,10 @@ def test_files_of_other_times_are_left_out(tmp_path: Path) -> None:
     assert wanted(found, store_timestamp=Bounds(morning, morning)) == [1, 2]
     assert wanted(found, store_timestamp=Bounds(morning - CLOCK_MS, noon)) == [1, 2]
     assert wanted(found, store_timestamp=Bounds(noon)) == [2, 3, 4]
+    for near in (morning - CLOCK_MS // 2, morning + CLOCK_MS // 2):
+        assert wanted(found, store_timestamp=Bounds(near, near)) == [1, 2]
+    for away in (morning - 2 * CLOCK_MS, morning + 2 * CLOCK_MS):
+        assert len(wanted(found, store_timestamp=Bounds(away, away))) == 1
     assert wanted(found, store_timestamp=Bounds(MS + 50 * DAY_MS)) == [4]
 
 

@@ -31,6 +31,13 @@ def test_any_part_of_a_file(tmp_path: Path) -> None:
             assert len(view) <= 2 * (WINDOW + 5)
 
 
+def test_a_fifo(tmp_path: Path) -> None:
+    """It may have come in the place of a file since the query was planned."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(SourceError, match="no regular file"):
+        FileWindow(str(tmp_path / "fifo"))
+
+
 def test_what_is_loaded_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = write(tmp_path, 10_000)
     with FileWindow(path) as window:

@@ -75,6 +75,7 @@ def test_delays() -> None:
         ({"properties": [("a", None)]}, "the property a is None"),
         ({"properties": [("a", "x\x01y")]}, r"the property a is 'x\\x01y'"),
         ({"properties": [("", "x")]}, "a property's name is ''"),
+        ({"keys": ["a", None]}, "row 7: keys has a null"),
         ({"tags": "a\x02b"}, "tags is"),
         ({"flag": 1 << 31}, "out of range"),
         ({"delay_level": -1}, "out of range"),

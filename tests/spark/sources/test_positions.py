@@ -54,6 +54,9 @@ class TestTexts:
     def test_times(self) -> None:
         assert parse_position("timestamp:1700000000123", "start").value == 1700000000123
         assert parse_position("timestamp:2023-11-14T22:13:20.5Z", "start").value == 1700000000500
+        text = "timestamp:2023-11-14T22:13:20.001001Z"  # no message of .001 is of then or later
+        assert parse_position(text, "start").value == 1700000000002
+        assert parse_position("timestamp:1969-12-31T23:59:59Z", "start").value == 0
         with pytest.raises(OptionError, match="no time zone"):
             parse_position("timestamp:2023-11-14T22:13:20", "start")
         with pytest.raises(OptionError, match="is no time"):

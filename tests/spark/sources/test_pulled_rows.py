@@ -24,7 +24,8 @@ from store.message import Message
 from store.message_codec import encode_host, encode_record
 from tests.spark.sources.fake_queues import FakeQueues
 
-PART = Range("T", "broker-b", 7, 100, 1000)
+TOPIC = "Ω" + "t" * 120
+PART = Range(TOPIC, "broker-b", 7, 100, 1000)
 MAKER = BatchMaker(SCHEMA)
 FRAGMENTS = (b"KEYS", b"TAGS", b"UNIQ_KEY", b"a", b"\x01", b"\x01", b"\x02", b"\x02", b"\xff", b"")
 
@@ -38,7 +39,7 @@ def records(seed: int, count: int = 40, **fields: Any) -> list[bytes]:
 def message(dice: random.Random, offset: int, fields: dict[str, Any]) -> Message:
     hosts = [encode_host(f"10.0.0.{dice.randrange(3)}", dice.randrange(70_000)) for _ in range(2)]
     made: dict[str, Any] = {
-        "topic": dice.choice(["T", "Ω", "t" * 127, "x" * 200]),
+        "topic": TOPIC,
         "queue_id": dice.randrange(4),
         "queue_offset": offset,
         "phy_offset": dice.randrange(2**62),
@@ -87,7 +88,7 @@ def test_the_same_rows(client: Cluster, seed: int) -> None:
 
 
 def test_offsets_of_a_logic_queue(client: Cluster) -> None:
-    part = Range("T", "b", 7, 1000, 5000)
+    part = Range(TOPIC, "b", 7, 1000, 5000)
     each = pulls(records(1), delta=1000)
     batch = pulled_batch(part, each, MAKER.arrow_schema)
     assert batch is not None
@@ -96,10 +97,12 @@ def test_offsets_of_a_logic_queue(client: Cluster) -> None:
 
 
 UNWRAPPED = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+INNER = {"sys_flag": UNWRAPPED, "properties": b"INNER_NUM\x013"}
 BATCH = b"".join(encode_item(0, b"x", b"") for _ in range(3))
 ODD: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "compressed": lambda r: [*r[:5], *records(1, 1, sys_flag=0x301, body=zlib.compress(b"x"))],
-    "with a batch": lambda r: [*r[:5], *records(1, 1, sys_flag=UNWRAPPED, body=BATCH), *r[6:]],
+    "with a batch": lambda r: [*r[:5], *records(1, 1, **INNER, body=BATCH), *r[6:]],
+    "of another topic": lambda r: [*r[:5], *records(1, 6, topic="T")[5:], *r[6:]],
     "of IPv6": lambda r: records(1, 20, sys_flag=0x10, born_host=encode_host("::1", 1)),
     "too few": lambda r: r[: LEAST - 1],
     "missing": lambda r: r[:5] + r[6:],
@@ -108,7 +111,7 @@ ODD: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "damaged": lambda r: [*r[:5], r[5][:90] + b"\x07" + r[5][91:], *r[6:]],
     "cut short": lambda r: [*r[:-1], r[-1][:-1]],
     "of nothing": lambda r: [],
-    "with zeros behind": lambda r: [*r, bytes(9)],
+    "with zeros behind": lambda r: [*r[:-1], r[-1] + bytes(9)],
 }
 
 
@@ -127,7 +130,7 @@ def test_of_different_logic_queues() -> None:
 
 def test_no_further_than_the_range() -> None:
     """More than was asked for is left to the general way, which leaves it out."""
-    part = Range("T", "b", 7, 100, 139)
+    part = Range(TOPIC, "b", 7, 100, 139)
     assert pulled_batch(part, pulls(records(1)), MAKER.arrow_schema) is None
 
 

@@ -159,6 +159,9 @@ def test_holes_of_a_compacted_topic(client: Cluster, stored: FakeQueues) -> None
     config = TopicConfigAndQueueMapping(topic_name="T", attributes={"cleanup.policy": "COMPACTION"})
     stored.cluster.always(RequestCode.GET_TOPIC_CONFIG, body=config.to_json_bytes())
     assert read(client, 0, 10) == [2, 3, 4, 6, 7, 8, 9]
+    stored.first["T", 0] = 4
+    with pytest.raises(DataLossError, match="offsets 0 to 3"):
+        read(client, 0, 10)
 
 
 class TestShorterLogs:
@@ -210,6 +213,63 @@ def test_answers_that_do_not_move_on(client: Cluster, stored: FakeQueues) -> Non
     change_pulls(stored, lambda answer: answer.ext_fields.update(nextBeginOffset="0"))
     with pytest.raises(UnavailableError, match="had nothing at offset 0"):
         read(client, 0, 10)
+
+
+def test_offsets_that_go_back(client: Cluster, stored: FakeQueues) -> None:
+    """Within an answer, and from one to the next: each message once."""
+    stored.plain("T", 10)
+
+    def again(answer: RemotingCommand) -> None:
+        answer.body = answer.body + answer.body
+
+    change_pulls(stored, again)
+    assert read(client, 0, 10) == list(range(10))
+
+    def back(answer: RemotingCommand) -> None:
+        following = int(answer.ext_fields["nextBeginOffset"])
+        answer.ext_fields["nextBeginOffset"] = str(following - (following in (3, 4)))
+
+    change_pulls(stored, back)
+    assert read(client, 0, 10) == list(range(10))
+
+
+def test_answers_that_go_beyond_the_end(client: Cluster, stored: FakeQueues) -> None:
+    """Neither messages nor holes behind the range's end count."""
+    stored.plain("T", 20)
+    pull = stored.cluster.answers[RequestCode.PULL_MESSAGE]
+
+    def more(request: RemotingCommand) -> RemotingCommand:
+        answers = []
+        for offset in (8, 9, 10, 14):
+            request.ext_fields |= {"queueOffset": str(offset), "maxMsgNums": "1"}
+            answers.append(pull(request))
+        answers[-1].body = b"".join(each.body for each in answers)
+        return answers[-1]
+
+    stored.cluster.answers[RequestCode.PULL_MESSAGE] = more
+    assert read(client, 8, 10) == [8, 9]
+
+
+def test_a_jump_behind_what_retention_removed(client: Cluster, stored: FakeQueues) -> None:
+    """What lies between is read, or told."""
+    stored.plain("T", 10)
+    stored.first["T", 0] = 4
+
+    def jump(answer: RemotingCommand) -> None:
+        if answer.ext_fields["nextBeginOffset"] == "4":
+            answer.ext_fields["nextBeginOffset"] = "8"
+
+    change_pulls(stored, jump)
+    assert read(client, 0, 10, LAX) == [4, 5, 6, 7, 8, 9]
+
+
+def test_records_of_another_topic(client: Cluster, stored: FakeQueues) -> None:
+    stored.plain("T", 3)
+    stored.plain("U", 3)
+    stored.queues["T"][0][1] = stored.queues["U"][0][1]
+    with pytest.raises(DamagedMessageError, match="offset 1 is of another topic, 'U'"):
+        read(client, 0, 3)
+    assert read(client, 0, 3, LAX) == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.sources.ranges import Range, cut
+from spark.sources.errors import SourceError
+from spark.sources.ranges import MOST_RANGES, Range, cut
 
 
 def ranges(*bounds: tuple[int, int]) -> list[Range]:
@@ -26,6 +28,13 @@ def test_as_many_as_asked() -> None:
     assert len(cut(ranges((0, 100), (0, 100)), 1000, 8)) == 8
     assert len(cut(ranges((0, 2)), 1000, 8)) == 2
     assert cut(ranges((0, 0)), 1000, 8) == []
+
+
+def test_more_than_can_be_planned() -> None:
+    """A broker may claim anything."""
+    assert len(cut(ranges((0, MOST_RANGES)), 1, 1)) == MOST_RANGES
+    with pytest.raises(SourceError, match=r"set maxMessagesPerPartition to more than 1000000.*b"):
+        cut(ranges((0, 5), (0, 2**62)), 1_000_000, 1)
 
 
 @given(

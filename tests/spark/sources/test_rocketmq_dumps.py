@@ -16,14 +16,14 @@ from pyspark.sql.types import StructType
 
 from spark.dumps.dump_files import split_by_group
 from spark.dumps.dump_line import Line, decode_groups, decode_line
-from spark.dumps.dump_text import Bounds
+from spark.dumps.dump_text import DEFAULT_MOST_MB, Bounds
 from spark.reported_day import Day, midnight_ms
 from spark.sources import rocketmq_dumps
 from spark.sources.data_source import Defaults
 from spark.sources.dump_schema import BAD_LINES_SCHEMA, LINES_SCHEMA
 from spark.sources.errors import OptionError, SourceError
 from spark.sources.registration import register
-from spark.sources.rocketmq_dumps import RocketmqDumpsSource, find_dumps
+from spark.sources.rocketmq_dumps import RocketmqDumpsSource, find_dumps, read_dump
 from tests.spark.dump_lines_builder import DATE, T0, Life, every, replica, write_dump, write_file
 
 GROUPS: dict[str, Any] = {
@@ -163,6 +163,10 @@ def test_hidden_files_and_others_are_none(tmp_path: Path) -> None:
     (path,) = tmp_path.rglob("*.gz")
     for name in (".x.jsonl.gz.tmp", ".y.jsonl", "_z.jsonl", "notes.txt"):
         (path.parent / name).write_text("x")
+    (path.parent / "device.jsonl").symlink_to("/dev/zero")
+    os.mkfifo(path.parent / "fifo.jsonl")
+    with pytest.raises(SourceError, match="no regular file"):
+        list(read_dump(str(path.parent / "fifo.jsonl"), Bounds(DEFAULT_MOST_MB)))
     (tmp_path / "dt=soon").mkdir()
     (tmp_path / "dt=soon" / "a.jsonl").write_text("x")
     assert [file for file, _ in find_dumps(str(tmp_path))] == [str(path)]

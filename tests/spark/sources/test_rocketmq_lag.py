@@ -23,6 +23,7 @@ from spark.sources.errors import (
 )
 from spark.sources.group_lag import BrokerName, BrokerScan, GroupQueue, Wanted, broker_names
 from spark.sources.registration import register
+from spark.sources.rocketmq_lag import COLUMNS
 from tests.spark.sources.fake_queues import FakeQueues
 from tests.support.our_broker import OurBroker
 from tests.tools.fake_cluster import FakeCluster
@@ -138,6 +139,19 @@ def test_the_next_message_and_what_is_gone(
     assert (rows["lost"].unread_ms, rows["lost"].problem) == (40_000, None)
     assert (rows["even"].unread_ms, rows["even"].problem) == (0, None)
     assert "topic U does not exist" in (rows["gone"].problem or "")
+
+
+def test_numbers_that_no_column_holds() -> None:
+    """A broker may say anything."""
+    offsets = OffsetWrapper(
+        broker_offset=2**63 - 1, consumer_offset=-(2**63), last_timestamp=2**63 - 1
+    )
+    queue = MessageQueue(topic="T", broker_name="b", queue_id=0)
+    row = GroupQueue("g", queue, offsets, 1, unread_ms=253_402_300_800_000)
+    broker = BrokerName("c", "b", ())
+    found = {name: column.value(broker, row) for name, column in COLUMNS.items()}
+    assert found["lag"] == 2**63 - 1
+    assert found["next_stored_at"] is found["last_consumed_at"] is None
 
 
 def test_members(server: FakeCluster, client: Cluster, groups: Groups) -> None:

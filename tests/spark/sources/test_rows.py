@@ -167,6 +167,14 @@ class TestInnerBatches:
         assert row["body"] == self.ITEMS[:-1]
         assert row["body_problem"].startswith("an inner batch that cannot be unpacked")
 
+    @pytest.mark.parametrize("number", [2, 4])
+    def test_that_says_another_number(self, number: int) -> None:
+        """Its neighbours have the other offsets; 32,767 messages at most are made of a record."""
+        inner = b"INNER_NUM\x01%d" % number
+        (row,) = rows(messages(self.batch(properties=inner)))
+        assert row["queue_offset"] == 40
+        assert row["body_problem"].endswith(f"that it holds {number} messages, and has 3")
+
 
 class TestHostileMessages:
     def test_times_that_no_calendar_has(self) -> None:
@@ -207,6 +215,15 @@ class TestBatches:
     def test_properties_count(self) -> None:
         found = messages(stored(properties=b"a\x01" + b"x" * 4000) * 3)
         assert [batch.num_rows for batch in BatchMaker(SCHEMA).batches(found, 4000)] == [1, 1, 1]
+
+    def test_properties_count_that_are_many_or_have_long_names(self) -> None:
+        for raw in (b"\x02".join(b"%d\x011" % n for n in range(60)), b"n" * 4000 + b"\x011"):
+            found = messages(stored(properties=raw) * 3)
+            assert [batch.num_rows for batch in BatchMaker(SCHEMA).batches(found, 4000)] == [
+                1,
+                1,
+                1,
+            ]
 
     def test_some_columns(self) -> None:
         schema = StructType([StructField("keys", StringType()), SCHEMA["queue_offset"]])

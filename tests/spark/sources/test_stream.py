@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from remoting.request_code import RequestCode
-from spark.sources.errors import DataLossError, NoNameServerError, OptionError
+from spark.sources.errors import DataLossError, NoNameServerError, OptionError, SourceError
 from spark.sources.options import Options
 from spark.sources.positions import parse_position
 from spark.sources.ranges import Range
@@ -89,6 +89,21 @@ class TestOffsets:
         query = reader(stored, start, failOnDataLoss="false")
         assert query.initialOffset() == offsets(5, 0)
         query.stop()
+
+    def test_a_start_behind_what_a_slave_has(self, stored: FakeQueues) -> None:
+        """It lags behind the master, which is away: nothing is read that was not asked for."""
+        stored.plain("T", 5, 3)
+        data = stored.routes["T"].broker_datas[0]
+        data.broker_addrs[1] = data.broker_addrs.pop(0)
+        stored.groups["G", "T", 0] = 7
+        query = reader(stored, "group:G")
+        assert query.initialOffset() == offsets(7, 0)
+        query.stop()
+
+    def test_a_checkpoint_of_other_topics(self, query: StreamReader) -> None:
+        """Else all of this one would be new, and read from its beginning."""
+        with pytest.raises(SourceError, match="the checkpoint is of S, the query reads T"):
+            query.latestOffset(offsets(1, topic="S"), ALL)
 
     def test_new_queues_and_brokers(self, query: StreamReader, stored: FakeQueues) -> None:
         """They are read from their beginning, whatever `start` says."""
@@ -232,7 +247,7 @@ class TestProgress:
         query = reader(stored, commitGroup="G")
         with caplog.at_level(logging.WARNING):
             query.commit(offsets(4, 3))
-        assert "progress of group G is not written" in caplog.text
+        assert caplog.text.count("progress of group G is not written") == 1  # of one broker
         query.stop()
 
 

@@ -202,6 +202,9 @@ def test_each_write_has_an_id_of_its_own() -> None:
     assert len(ids) == 3
     assert "" not in ids
     assert writer("127.0.0.1:1", topic="T", writeId="mine").plan.write_id == "mine"
+    for wrong in ("a\x02UNIQ_KEY\x01b", "x" * 201):
+        with pytest.raises(OptionError, match="option writeId"):
+            writer("127.0.0.1:1", topic="T", writeId=wrong)
 
 
 def test_an_aborted_write_says_what_stays(caplog: pytest.LogCaptureFixture) -> None:
