@@ -210,7 +210,7 @@ class GroupLagTimes:
         values, ahead_ms = self._slots.values, wall_ms - at_ms
         known_from_ms, before_ms = (round(values[place]) for place in (first + 1, first + 2))
         if before_ms and abs(ahead_ms - before_ms) > _CLOCK_SET_MS:
-            known_from_ms = max(known_from_ms, at_ms + max(before_ms, ahead_ms))
+            known_from_ms = max(known_from_ms, at_ms + before_ms)  # By the old one.
         self._known_from_ms, self._wall_ahead_ms = known_from_ms, ahead_ms
         values[first + 1], values[first + 2] = known_from_ms, ahead_ms
 

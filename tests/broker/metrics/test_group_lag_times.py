@@ -18,6 +18,7 @@ from broker.metrics.group_lag_times import (
     read_groups,
 )
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.offset.set_backs import SetBacks
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
 from spark.config.objectives import LAG_MESSAGES, LAG_SECONDS
@@ -261,6 +262,45 @@ def test_a_successor_knows_of_a_clock_that_was_set(world: World) -> None:
     world.look()
     assert world.spent().row["age_ms"] is None
     assert world.spent().age(1_800_000) == (0, 0)
+
+
+def test_a_clock_that_was_set_twice(world: World) -> None:
+    world.store(1)
+    world.commit(0)
+    world.look()
+    for by_ms in (-3_600_000, 3_000):
+        world.clock.jump_to(world.clock.now_ms() + by_ms)
+        world.look()
+    world.look(3_600_000)
+    assert world.spent().row["age_ms"] is None
+
+
+def test_another_message_where_a_log_was_cut(world: World) -> None:
+    world.store(3)
+    world.commit(1)
+    world.look(0)
+    world.clock.advance(60_000)
+    world.queues.stored["T", 0] = [world.clock.now_ms()] * 2
+    world.look()
+    assert world.spent().row["age_ms"] == 1_000
+
+
+def test_a_row_of_which_nothing_was_written_yet_is_not_told(world: World) -> None:
+    world.commit(0)
+    world.look()
+    world.slots.find(group_lag_times._ROW, ("new", "T"), group_lag_times._SIZE)
+    assert [row["group"] for row in world.groups["rows"]] == ["g"]
+
+
+def test_what_is_watched_keeps_its_count() -> None:
+    set_backs = SetBacks()
+    set_backs.watch(["a"])
+    set_backs.note("a", "b")
+    set_backs.watch(["a", "b"])
+    assert (set_backs.of("a"), set_backs.of("b")) == (1, 0)
+    set_backs.watch(["b"])
+    set_backs.note("a")
+    assert set_backs.of("a") == 0
 
 
 def test_what_was_stored_while_it_looked_is_not_unknown(world: World) -> None:
