@@ -203,7 +203,6 @@ class ConsumerOffsetManager(JsonConfigManager):
                 self.set_backs.note(f"{topic}@{group}")
                 if not queues:
                     del self._table[f"{topic}@{group}"]
-                    self.set_backs.forget([f"{topic}@{group}"])
                 self.mark_changed()
             for table in (self._resets, self._pulled):
                 table.pop((group, topic, queue_id), None)
@@ -217,7 +216,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                 for key in [key for key in list(table) if matches(key[1], key[0])]:
                     table.pop(key, None)
             if gone:
-                self.set_backs.forget(gone)
+                self.set_backs.note(*gone)
                 self.mark_changed()
                 log.warning("%s: offsets removed: %s", what, gone)
         return len(gone)
@@ -251,6 +250,8 @@ class ConsumerOffsetManager(JsonConfigManager):
                     for queue_id, offset in self._table[key].items()
                     if queue_id in table.get(key, {})
                 }
+                if len(kept) < len(self._table[key]):
+                    self.set_backs.note(key)
                 gone += len(self._table[key]) - len(kept)
                 self._table[key] = kept
                 if not kept:

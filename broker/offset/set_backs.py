@@ -1,7 +1,8 @@
 """SetBacks: which groups' offsets may have become lower ones, however high they are again.
 
-Noted by whoever lowers, or removes, an offset; compared by who counts how long groups lag. Any
-thread. Knows no offsets.
+Noted by whoever lowers, or removes, an offset; compared by who counts how long groups lag, who says
+which ones it watches: others cost nothing, however many they are. Any thread; `watch` is called by
+one. Knows no offsets.
 
 Tested by tests/broker/metrics/test_group_lag_times.py.
 """
@@ -16,18 +17,23 @@ class SetBacks:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._removals = 0
 
-    def of(self, key: str) -> tuple[int, int]:
-        """Another value whenever an offset of the key may have become a lower one."""
-        return self._removals, self._counts.get(key, 0)
-
-    def note(self, key: str) -> None:
-        """One of its offsets is lower now, or gone."""
-        self._counts[key] = self._counts.get(key, 0) + 1
-
-    def forget(self, keys: Iterable[str]) -> None:
-        """They are in the table no more; one of the name may be again, at once."""
-        for key in keys:
+    def watch(self, keys: Iterable[str]) -> None:
+        """These, and no others; those that were watched keep their counts."""
+        wanted = set(keys)
+        for key in self._counts.keys() - wanted:
             self._counts.pop(key, None)
-        self._removals += 1
+        for key in wanted:
+            self._counts.setdefault(key, 0)
+
+    def of(self, key: str) -> int:
+        """Of a key that is watched: another value whenever an offset of it may have become a lower
+        one."""
+        return self._counts.get(key, 0)
+
+    def note(self, *keys: str) -> None:
+        """One of their offsets is lower now, or gone."""
+        for key in keys:
+            count = self._counts.get(key)
+            if count is not None:
+                self._counts[key] = count + 1

@@ -18,19 +18,15 @@ import yaml
 from spark.config import calendar_periods, sla_values
 from spark.config.calendar_periods import CALENDARS
 from spark.config.exclusions import Exclusion
+from spark.config.objective_values import OBJECTIVE, PATTERNS
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
     EXIT_POLICIES,
-    LAG_MESSAGES,
-    LAG_SECONDS,
-    ConsumerLag,
-    GroupAvailability,
     Objective,
     PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
-    SlowSends,
     alternatives,
     glob_regex,
 )
@@ -93,64 +89,12 @@ def parse_sla(text: str, source: str) -> SlaConfig:
     return config
 
 
-_MONTH_S: Final = 31 * 86_400.0
-_SECONDS: Final = sla_values.number(0, _MONTH_S, "seconds", open_end="low")
-_PATTERNS: Final[Mapping[str, Parser]] = {
-    "cluster": sla_values.pattern,
-    "broker": sla_values.pattern,
-    "replica": sla_values.pattern,
-}
-_EXACT: Final[Mapping[str, Parser]] = dict.fromkeys(_PATTERNS, sla_values.exact_name)
-_OBJECTIVE: Final[Mapping[str, Parser]] = {
-    "name": sla_values.text,
-    **_PATTERNS,
-    # 100 % would leave no budget, and every burn rate would be infinite.
-    "availability_percent": sla_values.number(0, 100, "percent", open_end="both"),
-    "lag_seconds": _SECONDS,
-    "min_coverage_percent": sla_values.number(0, 100, "percent", open_end="low"),
-    "lag_p99_seconds": _SECONDS,
-    "sync_ok_percent": sla_values.sync_ok,
-    "rpo_bytes": sla_values.whole_bytes,
-    "metadata_age_seconds": _SECONDS,
-    "metadata_required": sla_values.flag,
-    "first_copy_hours": sla_values.number(0, _MONTH_S / 3600, "hours"),
-    "runbook_url": sla_values.web_address,
-    "sends_ok_percent": sla_values.number(0, 100, "percent", open_end="low"),
-    "sends_slower_than": sla_values.mapping(
-        SlowSends,
-        {
-            "ms": sla_values.number(0, _MONTH_S * 1000, "milliseconds", open_end="low"),
-            "percent": sla_values.number(0, 100, "percent", open_end="high"),
-        },
-        required=("ms", "percent"),
-    ),
-    "group_availability": sla_values.mapping(
-        GroupAvailability,
-        {
-            "in_sync_replicas": sla_values.copies,
-            "percent": sla_values.number(0, 100, "percent", open_end="both"),
-        },
-        required=("in_sync_replicas",),
-        words={"any": GroupAvailability()},
-    ),
-    "consumer_lag": sla_values.entries(
-        ConsumerLag,
-        {
-            "group": sla_values.pattern,
-            "topic": sla_values.pattern,
-            "seconds": sla_values.bound(LAG_SECONDS, "seconds"),
-            "messages": sla_values.bound(LAG_MESSAGES, "messages"),
-            "percent": sla_values.number(0, 100, "percent", open_end="low"),
-        },
-        required=("group",),
-        one_of=("seconds", "messages"),
-    ),
-}
+_EXACT: Final[Mapping[str, Parser]] = dict.fromkeys(PATTERNS, sla_values.exact_name)
 _MAINTENANCE: Final[Mapping[str, Parser]] = {
     "from": sla_values.moment,
     "to": sla_values.moment,
     "weekly": sla_values.weekly,
-    **_PATTERNS,
+    **PATTERNS,
     "reason": sla_values.text,
 }
 _POLICY_STEP: Final[Mapping[str, Parser]] = {
@@ -177,7 +121,7 @@ class _Reader(ValueReader):
         objectives = self._objectives(sections.get("objectives"))
         retired = [
             (ReplicaPattern(**values), node)
-            for values, node in self._entries("retired", sections.get("retired"), _PATTERNS)
+            for values, node in self._entries("retired", sections.get("retired"), PATTERNS)
         ]
         for pattern, node in retired:
             if _covers(pattern.patterns, _EVERYTHING):
@@ -227,7 +171,7 @@ class _Reader(ValueReader):
                 yield {key: value for key, value in parsed.items() if value is not None}, entry
 
     def _objectives(self, node: yaml.Node | None) -> tuple[Objective, ...]:
-        entries = list(self._entries("objectives", node, _OBJECTIVE, required=["name"]))
+        entries = list(self._entries("objectives", node, OBJECTIVE, required=["name"]))
         found = [(_objective(values), entry) for values, entry in entries]
         if not self.problems:  # a default in the place of what is wrong would blame the wrong line
             for index, (objective, entry) in enumerate(found):
@@ -325,7 +269,7 @@ class _Reader(ValueReader):
             once = (values["from"], values["to"]) if {"from", "to"} <= values.keys() else None
             if once and once[0] >= once[1]:
                 self.problem(entry, "maintenance: from must be before to")
-            cluster, broker, replica = (values.get(name, "*") for name in _PATTERNS)
+            cluster, broker, replica = (values.get(name, "*") for name in PATTERNS)
             patterns = (cluster, broker, replica)
             reason = values.get("reason", "")
             if reason in (FIRST_COPY, NOT_YET, IS_MASTER):

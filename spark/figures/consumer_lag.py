@@ -28,6 +28,9 @@ MOST_NAMES: Final = 1_000
 """Consumer groups in topics of one broker group and day; the rest is left out."""
 _CLOCK_MS: Final = 50
 """What both clocks of a line may differ by from those of the line before."""
+_COUNTED_MS: Final = 1_000
+"""So much more than its time a run may have counted: of its lines and their looks, clocks are not
+read at the same moment."""
 _KINDS: Final = ("age_within", "age_beyond", "messages_within", "messages_beyond")
 
 
@@ -213,7 +216,7 @@ def _row(key: Key, tally: _Tally, reader: _Reader, hidden_ms: int, day: Day) -> 
     absent_ms = reader.told_ms - tally.present_ms
     spent = {kind: [0] * len(reader.le[kind.startswith("messages")]) for kind in _KINDS}
     told_ms = passed_inside_ms = 0
-    for run in tally.runs:
+    for run in filter(_is_possible, tally.runs):
         inside_ms = _inside_ms(*run.bounds(), day)
         # Of what it counted so much may lie outside the window; on which side nobody knows.
         outside_ms = max(0, _length(run) - inside_ms)
@@ -241,6 +244,18 @@ def _row(key: Key, tally: _Tally, reader: _Reader, hidden_ms: int, day: Day) -> 
             for some, other in zip(within, beyond, strict=True)
         ]
     return row
+
+
+def _is_possible(run: _Run) -> bool:
+    """No time is counted twice. What a line claims that nobody can have counted proves nothing."""
+    most_ms = run.passed_ms() + _COUNTED_MS
+    return all(
+        some + other <= most_ms
+        for kind in ("age", "messages")
+        for some, other in zip(
+            run.rises(f"{kind}_within"), run.rises(f"{kind}_beyond"), strict=True
+        )
+    )
 
 
 def _length(run: _Run) -> int:

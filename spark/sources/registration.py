@@ -9,6 +9,7 @@ Tested by tests/spark/sources/test_registration.py.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,12 +44,20 @@ def register(spark: SparkSession) -> None:
     pushes = settings.get(PUSHDOWN, "true") == "true"
     if pushes:
         spark.conf.set(PUSHDOWN, "true")
+    use_this_python(spark.sparkContext)
     defaults = Defaults(configured(settings.items()), pushes_filters=pushes)
     for module, name in FORMATS:
         kind: Any = getattr(importlib.import_module(module), name)
         # Of no module: so it is pickled whole, with the defaults.
         made = type(name, (kind,), {"DEFAULTS": defaults, "__module__": "__main__"})
         spark.dataSource.register(made)
+
+
+def use_this_python(context: Any) -> None:
+    """Workers on this machine run the Python that calls, whose libraries are known to be there,
+    unless PYSPARK_PYTHON names another one; PySpark takes the first `python3` of PATH."""
+    if context.master.partition("[")[0] == "local" and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def check_versions() -> None:

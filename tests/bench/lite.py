@@ -45,7 +45,8 @@ FEW_CLIENTS: Final = 50
 _WINDOW: Final = 200
 _UNDER_WAY: Final = 50
 """Messages whose way is not over."""
-_POLL_MS: Final = 600_000
+_POLL_MS: Final = 20_000
+"""As proxies do; Java forgets the events of a client that has not asked for 35 s."""
 _HEAD: Final = struct.Struct(">ii")
 _SEND: Final = (
     '{"code":310,"extFields":{"a":"bench","b":"BenchLite","c":"TBW102","d":"4","e":"%d","f":"0",'

@@ -72,7 +72,7 @@ def test_a_million_messages_for_spark(
     with reading.cluster.broker.client() as connection:
         for number, first in enumerate(batches):
             items = [
-                (0, b"body %d" % seq * (seq % 50), f"u_seq\x01{seq}\x02KEYS\x01k{seq}".encode())
+                (0, b"body %d" % seq * (1 + seq % 50), f"u_seq\x01{seq}\x02KEYS\x01k{seq}".encode())
                 for seq in range(first, min(first + _BATCH, count))
             ]
             queue_id = number % _QUEUES

@@ -95,7 +95,7 @@ def _row(
         "messages_max": max(row["messages"] for row in own),
         "age_max_ms": max(ages, default=None),
     }
-    runs = list(_runs(key, pairs))
+    runs = [run for run in _runs(key, pairs) if _is_possible(key, run)]
     silent = max(0, window.length_ms - absent - sum(_wall(key, run, window)[0] for run in runs))
     silent += sum(s.hidden_ms for s in stream if s.in_window)
     for s in stream:
@@ -144,6 +144,21 @@ def _is_inside(sample: Sample, key: tuple[str, str]) -> bool:
 def _rises(now: Json, later: Json) -> bool:
     names = [f"{kind}_{side}" for kind, side in itertools.product(KINDS, SIDES)]
     return all(a <= b for name in names for a, b in zip(now[name], later[name], strict=True))
+
+
+def _is_possible(key: tuple[str, str], run: Pair) -> bool:
+    first, last = (_rows(sample)[key] for sample in run)
+    for kind in KINDS:
+        for a, b, c, d in zip(
+            first[f"{kind}_within"],
+            first[f"{kind}_beyond"],
+            last[f"{kind}_within"],
+            last[f"{kind}_beyond"],
+            strict=True,
+        ):
+            if c - a + d - b > _passed(key, run) + 1_000:
+                return False
+    return True
 
 
 def _wall(key: tuple[str, str], run: Pair, window: Window) -> tuple[int, int]:

@@ -148,6 +148,7 @@ def play(group: Group, story: Story) -> None:
         with master.client() as client:
             assert client.call(15, begin).code == 0
         wait_until(lambda: is_told_of(group.first), 30.0)
+        load.results.clear()
         story.began = time.time() + 1.0
         wait(6.0)
 
@@ -298,8 +299,9 @@ def test_a_consumer_group_that_never_consumes_is_late(told: Told) -> None:
     sides = ("within", "beyond", "unknown")
     within_ms, beyond_ms, unknown_ms = (row[f"age_{side}_ms"][place] for side in sides)
     window_ms = told.report.w1_ms - told.report.w0_ms
-    assert within_ms + beyond_ms + unknown_ms == window_ms
-    assert window_ms - LATE_MS - unknown_ms <= beyond_ms <= window_ms
+    # Its two clocks may differ by the ms.
+    assert within_ms + beyond_ms + unknown_ms == pytest.approx(window_ms, abs=50)
+    assert window_ms - LATE_MS - unknown_ms - 50 <= beyond_ms <= window_ms
     down_ms = (told.story.restarted[1] - told.story.restarted[0]) * 1000
     assert unknown_ms <= down_ms + 4_000
     assert row["messages_max"] > 500

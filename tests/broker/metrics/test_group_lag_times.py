@@ -218,6 +218,137 @@ def test_a_clock_that_was_set_counts_for_no_age(world: World) -> None:
     assert world.spent().messages(100) == (2_000, 0)
 
 
+@pytest.mark.parametrize("by_ms", [-3_600_000, -30_000, 3_600_000])
+def test_how_old_a_message_is_that_was_stored_by_another_clock_nobody_knows(
+    world: World, by_ms: int
+) -> None:
+    world.store(1)
+    world.commit(0)
+    world.look(0)
+    world.look()
+    world.clock.advance(500)
+    world.store(1)
+    world.clock.jump_to(world.clock.now_ms() + by_ms)
+    world.look(500)
+    for _ in range(120):
+        world.look()
+    assert world.spent().row["age_ms"] is None
+    assert world.spent().age(60_000) == (1_000, 0), "since then it may be any age"
+    assert world.spent().age(1_800_000) == (1_000, 0)
+    world.commit(2)
+    world.look()
+    world.look()
+    assert world.spent().age(60_000) == (2_000, 0), "nothing is there, by any clock"
+    world.clock.advance(max(0, -by_ms))
+    world.look()
+    world.store(1)
+    before = world.spent().age(60_000)
+    for _ in range(70):
+        world.look()
+    assert world.spent().age(60_000) == (before[0] + 60_000, before[1] + 10_000)
+
+
+def test_what_was_stored_while_it_looked_is_not_unknown(world: World) -> None:
+    """A clock that is read between a stored message and its look is not one that was set."""
+    world.commit(0)
+    world.look()
+    world.queues.stored["T", 0] = [world.clock.now_ms() + 30]
+    world.look(0)
+    assert world.spent().row["age_ms"] == 0
+
+
+def test_a_slow_look_tells_only_of_what_is_behind_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first queue may have got messages while it read the others."""
+    world.commit(0)
+    world.look()
+
+    def slow(topic: str, queue_id: int) -> tuple[int, int]:
+        world.clock.advance(10_000)
+        return 0, 0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.queues, "offsets", slow)
+        world.look()
+    before = world.spent().age(10_000), world.spent().age(60_000)
+    world.look()
+    assert (world.spent().age(10_000), world.spent().age(60_000)) == (
+        before[0],
+        (before[1][0] + 1_000, 0),
+    )
+    assert world.spent().messages(100) == (1_000 + 1_000, 0), "not the 10 s of the look"
+
+
+def test_what_others_remove_does_no_harm(world: World) -> None:
+    """Clients' lite topics may end every second."""
+    world.commit(0)
+    world.look()
+    for number in range(3):
+        for remove in (
+            lambda topic: world.offsets.remove_queue("x", topic, 0),
+            lambda topic: world.offsets.remove_topic(topic),
+        ):
+            world.commit(0, group="x", topic=f"L{number}")
+            remove(f"L{number}")
+        world.look()
+    assert world.spent().messages(100) == (3_000, 0)
+
+
+def test_another_message_at_the_offset_of_a_removed_one(world: World) -> None:
+    world.store(6)
+    world.commit(5)
+    world.look()
+    world.look(100_000)
+    world.offsets.remove_topic("T")
+    world.queues.stored["T", 0] = []
+    world.store(6)
+    world.commit(5)
+    world.look()
+    world.look()
+    assert world.spent().row["age_ms"] == 2_000
+
+
+def test_half_a_row_is_not_told(world: World) -> None:
+    """A look is at work, or was killed at it."""
+    world.store(1)
+    world.commit(0)
+    world.commit(0, group="g2")
+    world.look()
+    first = world.slots.find(group_lag_times._ROW, ("g", "T"), group_lag_times._SIZE)
+    world.slots.values[first + group_lag_times._SIZE - 1] += 1_000
+    assert [row["group"] for row in world.groups["rows"]] == ["g2"]
+    assert world.groups["left_out"] == 1, "it is not absent"
+    world.look()
+    assert len(world.groups["rows"]) == 2
+    assert world.groups["left_out"] == 0
+
+
+@pytest.mark.parametrize("names", [",", " , "])
+def test_commas_name_nobody(tmp_path: Path, names: str) -> None:
+    world = World(tmp_path, names)
+    world.commit(0)
+    world.look()
+    assert world.groups["rows"] == []
+    assert world.groups["left_out"] == 0
+
+
+def test_groups_with_many_queues_share_the_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lag_times, "MOST_PLACES", 5)
+    for group in ("g1", "g2"):
+        for queue_id in range(2):
+            world.commit(0, group=group, queue_id=queue_id)
+    world.look()
+    for queue_id in range(2):
+        world.commit(0, group="g0", queue_id=queue_id)
+    world.commit(0, group="g3")
+    world.look(10_000)
+    assert [row["group"] for row in world.groups["rows"]] == ["g1", "g2", "g3"]
+    assert world.groups["left_out"] == 1
+
+
 def test_an_older_message_behind_a_younger_one(world: World) -> None:
     now_ms = world.clock.now_ms()
     world.queues.stored["T", 0] = [now_ms, now_ms - 900_000]

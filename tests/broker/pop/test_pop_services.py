@@ -146,6 +146,19 @@ def test_notifications_and_peeks_take_nothing(client: PopClient, other: PopClien
     assert client.frames.take(waiting).ext_fields["hasMsg"] == "true"
 
 
+def test_each_notification_tells_of_what_waits_in_the_retry_topic_alone(client: PopClient) -> None:
+    """RocketMQ looks there in one of five."""
+    send(client, "TRetryOnly", b"1")
+    assert client.pop("TRetryOnly", invisibleTime=1_000).messages
+    retried = f"%RETRY%{client.group}_TRetryOnly"
+    wait_until(lambda: client.frames.offset(30, retried, 0) == 1)
+    where = {"consumerGroup": client.group, "topic": "TRetryOnly", "queueId": -1}
+    for _ in range(20):
+        answer = client.frames.call(200054, {**where, "pollTime": 0, "bornTime": 0})
+        assert answer.ext_fields["hasMsg"] == "true"
+    assert client.ack(client.pop("TRetryOnly").messages[0]).code == 0
+
+
 def send_tagged(client: PopClient, topic: str, tag: str) -> None:
     before = client.frames.offset(30, topic, 0)
     # A key's text is free: the tag stands beside it.

@@ -282,3 +282,15 @@ def test_the_fast_road_counts_what_the_general_one_counts(tmp_path: Path) -> Non
         name, size = table.TRANSACTION_FINISH.name, table.TRANSACTION_FINISH.size
         shown = [one.values[one.find(name, ("commit",), size) :][:size] for one in slots]
         assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("mark", ["", "\x02TRAN_MSG\x01false", "\x02TRAN_MSG\x01"])
+def test_ordinary_sends_are_no_halves(world: TransactionWorld, mark: str) -> None:
+    client = world.hot.client()
+    request = send_request(b"x", properties=f"PGROUP\x01{GROUP}\x02UNIQ_KEY\x01U{mark}")
+    assert world.hot.send_processor.process_request(client.connection, request) is None
+    world.turn()
+    (answer,) = client.answers()
+    assert answer.code == 0, answer.remark
+    assert world.waiting() == {}
+    assert world.messages("T")

@@ -184,6 +184,61 @@ def test_a_clock_that_was_set_forward_leaves_a_hole() -> None:
     assert 100_000 <= ages(row, 10_000)[2] <= 106_000
 
 
+def test_a_row_that_is_away_for_a_while() -> None:
+    def take_away(line: Line) -> None:
+        if W0 + 200_000 <= line["ts"] < W0 + 300_000:
+            line["groups"]["rows"] = []
+
+    (row,) = lags_of(lines_of(pausing(), change=take_away)).rows
+    assert 85 <= row["absent_s"] <= 100
+    assert sum(ages(row, 10_000)) + row["absent_s"] * 1_000 == 600_000
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_two_lines_have_to_tell_all_groups(rest: int) -> None:
+    def leave_out(line: Line) -> None:
+        line["groups"]["left_out"] = int(line["seq"] % 2 == rest)
+
+    (row,) = lags_of(lines_of(pausing(since=200), change=leave_out)).rows
+    assert row["absent_s"] == 0
+
+
+def test_a_machine_that_slept_while_its_clock_was_set_back() -> None:
+    def sleep(line: Line) -> None:
+        asleep_ms = 100_000 if line["ts"] >= W0 + 300_000 else 0
+        line |= {"machine_boot": "m", "uptime": line["mono"] + asleep_ms}
+
+    (row,) = lags_of(lines_of(pausing(), change=sleep)).rows
+    assert 105_000 <= ages(row, 10_000)[2] <= 107_000
+
+
+def test_two_masters_tell_of_no_more_than_the_window() -> None:
+    def other(line: Line) -> None:
+        line |= {"boot": "f" * 16, "broker_id": 3, "host": "10.0.0.9:10911"}
+
+    lines = lines_of(pausing()) + lines_of(pausing(), since_ms=200_000, change=other)
+    (row,) = lags_of(lines).rows
+    assert ages(row, 10_000)[0] <= 600_000
+
+
+def test_counters_of_a_fast_clock_count_no_more_than_the_window() -> None:
+    def hurry(line: Line) -> None:
+        line["mono"] = 1_000_000 + (line["mono"] - 1_000_000) * 201 // 200
+        for row in line["groups"]["rows"]:
+            row["age_within"] = [n * 201 // 200 for n in row["age_within"]]
+
+    (row,) = lags_of(lines_of(pausing(), change=hurry)).rows
+    assert 595_000 <= ages(row, 10_000)[0] <= 600_000
+
+
+def test_before_a_life_of_which_nothing_is_known_a_day_is_hidden() -> None:
+    def name_another(line: Line) -> None:
+        line |= {"prev_boot": "e" * 16, "prev_seq": 7}
+
+    (row,) = lags_of(lines_of(pausing(), since_ms=100_000, change=name_another)).rows
+    assert ages(row, 10_000)[2] >= 86_400_000
+
+
 def test_what_nobody_wrote_tells_nothing() -> None:
     lines = lines_of(pausing())
     whole, some = lags_of(lines).rows[0], lags_of(lines, untold=50).rows[0]
@@ -200,6 +255,37 @@ def test_counters_that_fall_begin_anew() -> None:
     (row,) = lags_of(lines_of(pausing(), change=lose)).rows
     assert 594_000 <= ages(row, 10_000)[0] < 600_000
     assert sum(ages(row, 10_000)) == 600_000
+
+
+@pytest.mark.parametrize("kind", ["age", "messages"])
+@pytest.mark.parametrize("side", ["within", "beyond"])
+@pytest.mark.parametrize("more", [1 << 60, 5_000])
+def test_counters_of_more_time_than_passed_prove_nothing(kind: str, side: str, more: int) -> None:
+    def forge(line: Line) -> None:
+        if line["ts"] >= W0 + 300_000:
+            for row in line["groups"]["rows"]:
+                row[f"{kind}_{side}"] = [n + more for n in row[f"{kind}_{side}"]]
+
+    (row,) = lags_of(lines_of(pausing(), change=forge)).rows
+    for within, beyond, unknown in (ages(row, 10_000), messages(row, 1_000)):
+        assert within < 12_000, "over the edges of the window runs are their own"
+        assert (beyond, within + unknown) == (0, 600_000)
+
+
+def test_lines_of_two_brokers_and_in_another_order() -> None:
+    """Two lives wrote as master at once: the first one told of the time, what the other one says
+    of it does not count twice, nor does it hide anything."""
+    one = lines_of(pausing())
+    other = Life(start_ms=W0 + 100_050, marks=True, boot="2" * 16)
+    counter = counted([pausing((0, 900))], 100_050)
+    second = [
+        other.line(W0 + ms, groups=counter.groups(W0 + ms)) for ms in range(105_050, 500_000, 5_000)
+    ]
+    mixed = sorted(one + second, key=lambda line: line["ts"], reverse=True)
+    (row,) = lags_of(mixed).rows
+    within, beyond, unknown = ages(row, 10_000)
+    assert within + beyond + unknown >= 600_000
+    assert (within, beyond) == (600_000, 0), "the day is in doubt for two masters"
 
 
 def test_other_bounds_are_unknown() -> None:

@@ -171,6 +171,10 @@ def test_files_of_other_times_are_left_out(tmp_path: Path) -> None:
     assert wanted(found, store_timestamp=Bounds(morning, morning)) == [1, 2]
     assert wanted(found, store_timestamp=Bounds(morning - CLOCK_MS, noon)) == [1, 2]
     assert wanted(found, store_timestamp=Bounds(noon)) == [2, 3, 4]
+    for near in (morning - CLOCK_MS // 2, morning + CLOCK_MS // 2):
+        assert wanted(found, store_timestamp=Bounds(near, near)) == [1, 2]
+    for away in (morning - 2 * CLOCK_MS, morning + 2 * CLOCK_MS):
+        assert len(wanted(found, store_timestamp=Bounds(away, away))) == 1
     assert wanted(found, store_timestamp=Bounds(MS + 50 * DAY_MS)) == [4]
 
 

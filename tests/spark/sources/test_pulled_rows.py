@@ -111,7 +111,7 @@ ODD: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "damaged": lambda r: [*r[:5], r[5][:90] + b"\x07" + r[5][91:], *r[6:]],
     "cut short": lambda r: [*r[:-1], r[-1][:-1]],
     "of nothing": lambda r: [],
-    "with zeros behind": lambda r: [*r, bytes(9)],
+    "with zeros behind": lambda r: [*r[:-1], r[-1] + bytes(9)],
 }
 
 

@@ -159,6 +159,9 @@ def test_holes_of_a_compacted_topic(client: Cluster, stored: FakeQueues) -> None
     config = TopicConfigAndQueueMapping(topic_name="T", attributes={"cleanup.policy": "COMPACTION"})
     stored.cluster.always(RequestCode.GET_TOPIC_CONFIG, body=config.to_json_bytes())
     assert read(client, 0, 10) == [2, 3, 4, 6, 7, 8, 9]
+    stored.first["T", 0] = 4
+    with pytest.raises(DataLossError, match="offsets 0 to 3"):
+        read(client, 0, 10)
 
 
 class TestShorterLogs:

@@ -34,7 +34,9 @@ class FakeSession:
         self.found: list[type[ConfiguredSource]] = []
         self.set: dict[str, str] = {}
         self.conf = SimpleNamespace(getAll=named, set=self.set.__setitem__)
-        self.sparkContext = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=list))
+        self.sparkContext = SimpleNamespace(
+            getConf=lambda: SimpleNamespace(getAll=list), master="local[*]", pythonExec="python3"
+        )
         self.dataSource = SimpleNamespace(register=self.found.append)
 
     def registered(self) -> dict[str, type[ConfiguredSource]]:
@@ -46,6 +48,29 @@ class FakeSession:
 def plan() -> ReadPlan:
     connection = Connection(("127.0.0.1:1",))
     return ReadPlan(connection, ("T",), ReadRules(LossRule()), 1, 1, 1)
+
+
+class TestPython:
+    @pytest.mark.parametrize(
+        ("master", "named", "expected"),
+        [
+            ("local", "", sys.executable),
+            ("local[2]", "", sys.executable),
+            ("local[2]", "/opt/python", "python3"),
+            ("local-cluster[2,1,512]", "", "python3"),
+            ("spark://local:7077", "", "python3"),
+        ],
+    )
+    def test_workers_of_this_machine_run_it(
+        self, monkeypatch: pytest.MonkeyPatch, master: str, named: str, expected: str
+    ) -> None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        if named:
+            monkeypatch.setenv("PYSPARK_PYTHON", named)
+        session = FakeSession()
+        session.sparkContext.master = master
+        session.registered()
+        assert session.sparkContext.pythonExec == expected
 
 
 class TestSettings:
