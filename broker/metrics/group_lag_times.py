@@ -62,6 +62,7 @@ _DECISIONS: Final = 16_384
 _WILD: Final = frozenset("*?[")
 _ROW: Final = "dump_group_lag"
 _LOOK: Final = "dump_group_looks"
+_LOOK_SIZE: Final = 3
 _SIZE: Final = 4 + 2 * (len(AGE_LE_MS) + len(MESSAGES_LE))
 
 
@@ -147,7 +148,7 @@ class GroupLagTimes:
         self._left_out = 0
         self._pairs_due_ms = 0
         self._seen: dict[tuple[str, str], _Seen] = {}
-        self._wall_ahead_ms: int | None = None
+        self._wall_ahead_ms = 0
         """Of the monotonic clock, at the last look."""
         self._known_from_ms = 0
         """By the wall clock: what says that it was stored before may say so by another clock."""
@@ -165,9 +166,9 @@ class GroupLagTimes:
         if now_ms >= self._pairs_due_ms:
             self._pairs_due_ms = now_ms + _PAIRS_MS
             self._find_rows()
-        self._read_clocks()
+        first = self._slots.find(_LOOK, (), _LOOK_SIZE)
+        self._read_clocks(first)
         self._seen = {row: self._look_at(*row, self._seen.get(row)) for row in self._rows}
-        first = self._slots.find(_LOOK, (), 1)
         self._slots.values[first] = self._left_out
 
     def _find_rows(self) -> None:
@@ -197,19 +198,21 @@ class GroupLagTimes:
                 room -= queues
         return kept
 
-    def _read_clocks(self) -> None:
-        """See how far the wall clock is ahead, and whether it was set since the last look."""
+    def _read_clocks(self, first: int) -> None:
+        """See how far the wall clock is ahead, and whether it was set since the last look, be it of
+        a predecessor: the series keeps what is known."""
         at_ms = self._clock.monotonic_ms()
         for _ in range(_TRIES):
             wall_ms, later_ms = self._clock.now_ms(), self._clock.monotonic_ms()
             if later_ms - at_ms <= _MOMENT_MS:
                 break
             at_ms = later_ms
-        before_ms, ahead_ms = self._wall_ahead_ms, wall_ms - at_ms
-        if before_ms is not None and abs(ahead_ms - before_ms) > _CLOCK_SET_MS:
-            latest_ms = at_ms + max(before_ms, ahead_ms)
-            self._known_from_ms = max(self._known_from_ms, latest_ms)
-        self._wall_ahead_ms = ahead_ms
+        values, ahead_ms = self._slots.values, wall_ms - at_ms
+        known_from_ms, before_ms = (round(values[place]) for place in (first + 1, first + 2))
+        if before_ms and abs(ahead_ms - before_ms) > _CLOCK_SET_MS:
+            known_from_ms = max(known_from_ms, at_ms + max(before_ms, ahead_ms))
+        self._known_from_ms, self._wall_ahead_ms = known_from_ms, ahead_ms
+        values[first + 1], values[first + 2] = known_from_ms, ahead_ms
 
     def _look_at(self, group: str, topic: str, before: _Seen | None) -> _Seen:
         now = self._see(group, topic, before)
@@ -258,7 +261,7 @@ class GroupLagTimes:
         """`age_ms` and `late_ms` of a look."""
         if not behind:
             return 0, done_ms - at_ms
-        ahead_ms = self._wall_ahead_ms or 0
+        ahead_ms = self._wall_ahead_ms
         latest_ms = done_ms + ahead_ms + _CLOCK_SET_MS
         if not all(max(1, self._known_from_ms) <= p.stored_ms <= latest_ms for p in behind):
             return None, 0

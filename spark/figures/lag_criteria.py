@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark.config.objectives import ConsumerLag, Objective, is_named_by
+from spark.config.objectives import ConsumerLag, Objective, alternatives, is_named_by
 from spark.figures import wording
 from spark.figures.consumer_lag import Lags
 from spark.figures.criteria import Criterion, criterion_verdict
@@ -35,10 +35,23 @@ def lag_criteria(objective: Objective, lags: Lags) -> Iterator[Criterion]:
             yield from _first_of([each for each in found if each.verdict == verdict], wanted)
         if not rows:
             yield Criterion(INSUFFICIENT, "", _nobody(wanted, lags), "")
+        elif unseen := _unseen(rows, wanted):
+            text = f"{_promise_of(wanted)} not known of all: no line tells of {unseen}"
+            yield Criterion(INSUFFICIENT, "", text, "")
         elif lags.left_out and _WILD.intersection("".join(wanted.patterns)):
             names = f"{lags.left_out} more consumer groups in topics have no row in the lines"
             text = f"{_promise_of(wanted)} not known of all: {names}, and may be meant"
             yield Criterion(INSUFFICIENT, "", text, "")
+
+
+def _unseen(rows: Sequence[Row], wanted: ConsumerLag) -> str:
+    """A group, or topic, that a promise names beside others, of which no row is there."""
+    for pattern, column in zip(wanted.patterns, ("consumer_group", "topic"), strict=True):
+        seen = {row[column] for row in rows}
+        for name in alternatives(pattern):
+            if not _WILD.intersection(name) and name not in seen:
+                return wording.name(name)
+    return ""
 
 
 def _first_of(found: Sequence[Criterion], wanted: ConsumerLag) -> Iterator[Criterion]:

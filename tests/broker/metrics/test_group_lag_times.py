@@ -248,6 +248,21 @@ def test_how_old_a_message_is_that_was_stored_by_another_clock_nobody_knows(
     assert world.spent().age(60_000) == (before[0] + 60_000, before[1] + 10_000)
 
 
+def test_a_successor_knows_of_a_clock_that_was_set(world: World) -> None:
+    world.store(1)
+    world.commit(0)
+    world.look()
+    world.clock.jump_to(world.clock.now_ms() + 3_600_000)
+    world.begin()
+    for _ in range(3):
+        world.look()
+    assert world.spent().row["age_ms"] is None
+    world.begin()
+    world.look()
+    assert world.spent().row["age_ms"] is None
+    assert world.spent().age(1_800_000) == (0, 0)
+
+
 def test_what_was_stored_while_it_looked_is_not_unknown(world: World) -> None:
     """A clock that is read between a stored message and its look is not one that was set."""
     world.commit(0)

@@ -407,6 +407,20 @@ def test_those_without_a_row_may_be_meant_by_a_pattern(
     assert [each.verdict for each in found] == verdicts
 
 
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        ({"group": "g|h"}, "consumer lag of g|h in * not known of all: no line tells of h"),
+        ({"topic": "T|U"}, "consumer lag of g in T|U not known of all: no line tells of U"),
+        ({"group": "g|h*", "topic": "T|?"}, None),
+    ],
+)
+def test_each_one_that_is_named_needs_a_row(promise: dict[str, str], words: str | None) -> None:
+    found = judge(lags_of(lines_of(pausing())), seconds=10, **promise)
+    assert [each.verdict for each in found] == [MET, *([INSUFFICIENT] if words else [])]
+    assert [each.text for each in found[1:]] == [words][: len(found) - 1]
+
+
 def test_bounds_that_lines_do_not_have() -> None:
     lags = lags_of(lines_of(pausing()))
     (found,) = judge(lags, seconds=30)
