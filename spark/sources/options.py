@@ -112,8 +112,11 @@ class Options:
         return text.lower() == "true"
 
     def names(self, *options: str) -> tuple[str, ...]:
-        """The comma-separated names of the first option given; each once, in their order."""
-        for option in options:
+        """The comma-separated names of the one option given; each once, in their order."""
+        given = [option for option in options if self.text(option) is not None]
+        if len(given) > 1:
+            raise OptionError(f"options {' and '.join(given)}: give one of them")
+        for option in given:
             if (text := self.text(option)) is not None:
                 found = [name.strip() for name in text.split(",") if name.strip()]
                 return tuple(dict.fromkeys(found))

@@ -50,6 +50,7 @@ READ_OPTIONS: Final = (
     *("topic", "topics", "start", "group", "failOnDataLoss", "batchBytes"),
     *("maxMessagesPerPartition", "minPartitions"),
 )
+STREAM_OPTIONS: Final = ("maxMessagesPerTrigger", "commitGroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class RocketmqSource(ConfiguredSource):
     KNOWN: ClassVar[tuple[str, ...]] = (
         *CONNECTION_OPTIONS,
         *READ_OPTIONS,
-        *("end", "maxMessagesPerTrigger", "commitGroup"),
+        *("end", *STREAM_OPTIONS),
     )
 
     @classmethod
@@ -104,6 +105,9 @@ class RocketmqSource(ConfiguredSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         options = self.checked_options()
+        for name in STREAM_OPTIONS:
+            if options.text(name) is not None:
+                raise OptionError(f"option {name}: of streams alone")
         start = parse_position(options.text("start") or EARLIEST, "start")
         end = parse_position(options.text("end") or LATEST, "end")
         kind = PushingReader if self.DEFAULTS.pushes_filters else BatchReader

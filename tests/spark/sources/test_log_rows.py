@@ -154,7 +154,7 @@ def test_logs_of_java_brokers_both_ways(version: str) -> None:
 def test_a_batch_is_unpacked() -> None:
     body = b"".join(encode_item(number, b"m%d" % number, b"TAGS\x01t") for number in range(3))
     flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
-    fields = {"sys_flag": flags, "body": body, "properties": b"INNER_NUM\x013"}
+    fields: dict[str, Any] = {"sys_flag": flags, "body": body, "properties": b"INNER_NUM\x013"}
     rows = fast(run_of([message("T", queue_offset=7, **fields), message("T")]))
     assert [(row["queue_offset"], row["body"]) for row in rows if row["sys_flag"]] == [
         *((7, b"m0"), (8, b"m1"), (9, b"m2"))

@@ -29,6 +29,11 @@ def test_name_servers() -> None:
         Options({"nameServers": ";"}).connection()
 
 
+def test_two_names_of_one_thing() -> None:
+    with pytest.raises(OptionError, match="options topics and topic: give one of them"):
+        options(topic="A", topics="B").names("topics", "topic")
+
+
 def test_unknown_names() -> None:
     options(timeoutMs="1").check_names(CONNECTION_OPTIONS, "rocketmq")
     with pytest.raises(OptionError, match="no option retrymss; the nearest is retryMs"):

@@ -169,6 +169,7 @@ def test_secrets_are_in_no_plan(
         ({"topik": "T"}, "format rocketmq has no option topik; the nearest is topic"),
         ({"start": "early"}, "option start: 'early' is none of"),
         ({"start": "group:none"}, "group none has no progress in Orders"),
+        ({"commitGroup": "G"}, "option commitGroup: of streams alone"),
         ({"secretKey": SECRET}, "from a file"),
     ],
 )
