@@ -92,7 +92,7 @@ OTHERS_NAMES: Final = {
             "PySyncObj",
             "PyYAML",
         ),
-        *("RocksDB", "ZooKeeper"),
+        *("RocksDB", "SparkSession", "ZooKeeper"),
     },
 }
 """Names in documents that look like classes of ours and are not; each is somebody's, as the key
