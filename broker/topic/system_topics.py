@@ -53,6 +53,7 @@ FORBIDDEN_TO_SEND: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT_TOPIC,
+        CHECKPOINT_TOPIC,
     }
 )
 """Clients may not send to these; only the broker writes them."""
@@ -102,6 +103,7 @@ _INTERNAL: Final = frozenset(
         ROCKSDB_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
         OFFSET_MOVED_EVENT_TOPIC,
+        CHECKPOINT_TOPIC,
     }
 )
 

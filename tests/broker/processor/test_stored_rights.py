@@ -28,6 +28,7 @@ INTERNAL: Final = (
     "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
     "TRANS_CHECK_MAX_TIME_TOPIC",
     "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
     "rmq_sys_REVIVE_LOG_DefaultCluster",
     "rmq_sys_SYNC_BROKER_MEMBER_broker-a",
 )
