@@ -424,6 +424,8 @@ def _settings(name: str, port: int, store: Path) -> dict[str, str]:
         "flushDiskType": "ASYNC_FLUSH",
         "diskMaxUsedSpaceRatio": "95",
         "autoCreateTopicEnable": "true",
+        # Java's refuse what has waited for 200 ms, which is nothing on a busy machine.
+        "waitTimeMillsInSendQueue": "10000",
         **_SMALL_FILES,
     }
 

@@ -195,8 +195,8 @@ class Load:
             due = f"TIMER_DELIVER_MS\x01{int(time.time() * 1000) + delay_ms}"
             fields = {"a": "timers", "b": TOPIC, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0}
             assert client.call(310, {**fields, "h": 0, "i": due, "j": 0}, b"timed").code == 0
-        answer = PopClient(client, GROUP, "broker-a").pop(TOPIC, invisibleTime=1_000)
-        assert answer.messages
+        popping = PopClient(client, GROUP, "broker-a")
+        wait_until(lambda: popping.pop(TOPIC, invisibleTime=1_000).messages)
 
     def _step(self, client: FrameClient, number: int) -> None:
         client.send(TOPIC, number % 4, b"x" * 200)
