@@ -193,8 +193,18 @@ class Load:
         so that it comes again."""
         for delay_ms in (1_000, 3_600_000):
             due = f"TIMER_DELIVER_MS\x01{int(time.time() * 1000) + delay_ms}"
-            fields = {"a": "timers", "b": TOPIC, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0}
-            assert client.call(310, {**fields, "h": 0, "i": due, "j": 0}, b"timed").code == 0
+            fields: dict[str, object] = {
+                "a": "timers",
+                "b": TOPIC,
+                "c": "TBW102",
+                "d": 4,
+                "e": 0,
+                "f": 0,
+                "g": 0,
+            }
+            fields |= {"h": 0, "i": due, "j": 0}
+            # Until the slave is there to have it, too.
+            wait_until(lambda f=fields: client.call(310, f, b"timed").code == 0)  # type: ignore[misc]
         popping = PopClient(client, GROUP, "broker-a")
         wait_until(lambda: popping.pop(TOPIC, invisibleTime=1_000).messages)
 
