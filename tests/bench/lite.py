@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import selectors
 import socket
@@ -96,13 +97,17 @@ class LiteFigures:
 
     def __str__(self) -> str:
         """One line."""
+        ways = (
+            "no ways measured"
+            if math.isnan(self.wake_ms)
+            else f"whole way {self.way_us:.0f}; "
+            f"wake-up p50 {self.wake_ms:.2f} ms, p99 {self.wake_p99_ms:.2f} ms"
+        )
         return (
             f"{self.topics:7,} lite topics, {self.clients:5,} clients: memory "
             f"{self.before_mib:,.0f} -> {self.after_mib:,.0f} MiB; processor time, us: "
             f"subscription {self.subscription_us:.1f}, send {self.send_us:.1f}, "
-            f"whole way {self.way_us:.0f}; "
-            f"wake-up p50 {self.wake_ms:.2f} ms, p99 {self.wake_p99_ms:.2f} ms; "
-            f"{self.stolen:.0%} of the machine stolen"
+            f"{ways}; {self.stolen:.0%} of the machine stolen"
         )
 
 
@@ -264,8 +269,8 @@ class Bench:
         subscription_us = self._cost(clients.subscribe, load.topics)
         clients.wait_all()
         self._ways(clients, load.wakes)
-        way_us = self._cost(lambda: self._ways(clients, load.wakes), load.wakes)
-        waits = sorted(self._wake_ms(clients) for _ in range(300))
+        way_us = self._cost(lambda: self._ways(clients, load.wakes), max(load.wakes, 1))
+        waits = sorted(self._wake_ms(clients) for _ in range(300 if load.wakes else 0))
         after = self._memory()
         clients.close()
         self._send_all(self._some(load.sends))
@@ -279,8 +284,8 @@ class Bench:
             subscription_us=subscription_us,
             send_us=send_us,
             way_us=way_us,
-            wake_ms=statistics.median(waits),
-            wake_p99_ms=waits[int(0.99 * len(waits))],
+            wake_ms=statistics.median(waits) if waits else math.nan,
+            wake_p99_ms=waits[int(0.99 * len(waits))] if waits else math.nan,
             stolen=stolen.share(),
         )
 
@@ -376,7 +381,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--topics", type=int, default=usual.topics)
     parser.add_argument("--clients", type=int, default=usual.clients)
     parser.add_argument("--sends", type=int, default=usual.sends)
-    parser.add_argument("--wakes", type=int, default=usual.wakes)
+    parser.add_argument(
+        "--wakes",
+        type=int,
+        default=usual.wakes,
+        help="messages whose whole way is measured; 0: none",
+    )
     parser.add_argument("--links", type=int, default=usual.links)
     parser.add_argument("--only", choices=SIDES, action="append", help="measure this one")
     options = parser.parse_args(arguments)
