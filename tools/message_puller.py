@@ -172,19 +172,7 @@ class MessagePuller:
         self, queue: MessageQueue, offset: int, count: int, expression: str = "*"
     ) -> PullResult:
         """One pull of up to `count` messages whose tag matches the expression."""
-        header = PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=min(count, PULL_BATCH),
-            sys_flag=SUBSCRIPTION_FLAG,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=expression,
-            sub_version=0,
-            expression_type="TAG",
-        )
+        header = pull_header(self._group, queue, offset, min(count, PULL_BATCH), expression)
         name, code = queue.broker_name, RequestCode.PULL_MESSAGE
         response = self._members.ask(name, code, header, accept=PULL_STATUS)
         answer = decode_header(PullMessageResponseHeader, response.ext_fields)
@@ -215,6 +203,25 @@ class MessagePuller:
                     f"a pull at offset {offset} leads back to {result.next_begin_offset}"
                 )
             offset = result.next_begin_offset
+
+
+def pull_header(
+    group: str, queue: MessageQueue, offset: int, count: int, expression: str
+) -> PullMessageRequestHeader:
+    """Of a pull that the broker answers at once, by tags, and that moves no offset."""
+    return PullMessageRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=SUBSCRIPTION_FLAG,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription=expression,
+        sub_version=0,
+        expression_type="TAG",
+    )
 
 
 def readable_queues(route: TopicRouteData, topic: str) -> list[MessageQueue]:

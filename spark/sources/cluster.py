@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from remoting.body.message_queue import MessageQueue
@@ -28,7 +27,7 @@ from remoting.headers.consumer import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from remoting.headers.pull_message import PullMessageRequestHeader, PullMessageResponseHeader
+from remoting.headers.pull_message import PullMessageResponseHeader
 from remoting.headers.query import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -53,9 +52,10 @@ from spark.sources.errors import (
     UnavailableError,
 )
 from spark.sources.options import Connection, TlsFiles
+from store.closing import Closing
 from tools.admin_client import MASTER_ID, PERM_WRITE, AdminClient, NameServers, unknown
 from tools.errors import AdminError, BrokerAnswerError
-from tools.message_puller import PULL_STATUS, SUBSCRIPTION_FLAG, TOOLS_GROUP, readable_queues
+from tools.message_puller import PULL_STATUS, TOOLS_GROUP, pull_header, readable_queues
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
@@ -96,7 +96,7 @@ class Pulled:
     is_master: bool
 
 
-class Cluster:
+class Cluster(Closing):
     """Owned by: one task or planner; a second thread of it may ask, too."""
 
     def __init__(self, connection: Connection) -> None:
@@ -118,13 +118,9 @@ class Cluster:
         self.admin.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.admin.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """Close all connections."""
+        self.admin.__exit__(None, None, None)
 
     # -- routes --------------------------------------------------------------------------------
 
@@ -228,19 +224,7 @@ class Cluster:
     ) -> Pulled:
         """One pull from `offset` on; the broker does not wait for messages. expression: tags, which
         the broker compares by their hash codes only."""
-        header = PullMessageRequestHeader(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=min(count, PULL_COUNT),
-            sys_flag=SUBSCRIPTION_FLAG,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=expression,
-            sub_version=0,
-            expression_type="TAG",
-        )
+        header = pull_header(group, queue, offset, min(count, PULL_COUNT), expression)
         answer = self.ask(queue, RequestCode.PULL_MESSAGE, header, accept=PULL_STATUS)
         response = answer.response
         found = self._header(PullMessageResponseHeader, answer, queue)

@@ -34,6 +34,7 @@ from store.lmq_places import lmq_places
 from store.message_codec import decode_record
 from tests.bench.broker_figures import allow_descriptors, look_at
 from tests.bench.measuring import COMPILED, JAVA_5, MIB, SOURCES, quiet_cpu_s, side_broker
+from tests.bench.pop import frame
 from tests.interop import harness
 from tests.support.deadline import wait_until
 from tests.support.stolen_time import StolenTime
@@ -109,12 +110,6 @@ class LiteFigures:
             f"subscription {self.subscription_us:.1f}, send {self.send_us:.1f}, "
             f"{ways}; {self.stolen:.0%} of the machine stolen"
         )
-
-
-def frame(header: str, body: bytes = b"") -> bytes:
-    """A whole frame."""
-    data = header.encode()
-    return _HEAD.pack(4 + len(data) + len(body), len(data)) + data + body
 
 
 class Link:

@@ -93,10 +93,10 @@ class Popped:
         }
 
 
-def frame(header: str) -> bytes:
-    """A frame without body."""
+def frame(header: str, body: bytes = b"") -> bytes:
+    """A whole frame."""
     data = header.encode()
-    return _HEAD.pack(4 + len(data), len(data)) + data
+    return _HEAD.pack(4 + len(data) + len(body), len(data)) + data + body
 
 
 @dataclass
@@ -187,9 +187,7 @@ def fill(broker: harness.Broker, count: int, size: int) -> None:
 
 
 def _send(queue_id: int, size: int) -> bytes:
-    header = _SEND % (TOPIC, queue_id, int(time.time() * 1000))
-    data = header.encode()
-    return _HEAD.pack(4 + len(data) + size, len(data)) + data + bytes(size)
+    return frame(_SEND % (TOPIC, queue_id, int(time.time() * 1000)), bytes(size))
 
 
 def log_end(broker: harness.Broker) -> int:
