@@ -72,7 +72,7 @@ class Ledger:
 
 
 @contextmanager
-def load(ports: Sequence[int], pause_s: float = 0.01) -> Iterator[Ledger]:
+def load(ports: Sequence[int], pause_s: float = 0.02) -> Iterator[Ledger]:
     """Sends until the end, on and on, to whichever of the brokers takes messages."""
     end, ledger = threading.Event(), Ledger()
 

@@ -44,8 +44,8 @@ def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
             nameServers=name_server,
             topic=topic,
             start="earliest",
-            maxMessagesPerTrigger="2000",
-            maxMessagesPerPartition="250",
+            maxMessagesPerTrigger="4000",
+            maxMessagesPerPartition="500",
             timeoutMs="2000",
         )
         .load()
