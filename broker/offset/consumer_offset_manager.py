@@ -48,6 +48,9 @@ class ConsumerOffsetManager(JsonConfigManager):
         self.on_set_back: Callable[[str, str, int], None] = lambda *_queue: None
         """Told (group, topic, queue id) when an offset was reset, or stored below the one before,
         by the thread that did it. Set before the first request."""
+        self.known_to: Callable[[], int | None] = lambda: None
+        """A position in the log: what the table says was so when the log had ended there, or later;
+        None: it is not known. Of the table that was loaded, then copied, then of the writer's."""
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from remoting.lite_names import to_lmq_name
+from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from tests.broker.lite.lite_client import PARENT, LiteClient, send_lite
 from tests.support.deadline import wait_until
@@ -332,13 +333,25 @@ def test_after_a_restart_what_was_out_comes_again_and_the_rest_does_not(
         popped = one.pop(pollTime=5_000)
         assert [each.body for each in popped] == [b"a", b"b", b"c"]
         assert one.ack(popped[0]).code == 0
+        send(frames, f"{lite}-anew", b"d")
+        one.subscribe(f"{lite}-anew")
+        (anew,) = one.pop(pollTime=5_000)
+        assert one.ack(anew).code == 0
     broker.terminate()
+    path = broker.store_dir / "config" / "lmqConsumerOffset.json"
+    table = loads_lenient(path.read_bytes())
+    place = anew.message.phy_offset
+    assert table["knownTo"] > place, "the log's end"
+    # As if a kill had come before the end of that lite topic was saved, and it had begun again.
+    path.write_text(json.dumps(table | {"knownTo": place}))
     broker.start()
     with broker.client(timeout_s=10) as frames:
         one = client(frames, lite)
         assert one.ack(popped[1]).code == 0
         assert one.change("COMPLETE_ADD", lite).code == 0
         assert [each.body for each in one.pop(pollTime=5_000)] == [b"c"]
+        one.subscribe(f"{lite}-anew")
+        assert [each.body for each in one.pop(pollTime=5_000)] == [b"d"]
 
 
 def test_a_parent_takes_its_lite_topics_with_it(tmp_path: Path) -> None:
