@@ -35,8 +35,8 @@ SETTINGS: dict[str, bool | float | int | str | None] = {
 }
 
 
-def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
-    """The stream, in many small tasks."""
+def read(spark: SparkSession, name_server: str, topic: str, task_size: int) -> DataFrame:
+    """The stream. task_size: the most messages of a task."""
     register(spark)
     return (
         spark.readStream.format("rocketmq")
@@ -45,7 +45,7 @@ def read(spark: SparkSession, name_server: str, topic: str) -> DataFrame:
             topic=topic,
             start="earliest",
             maxMessagesPerTrigger="4000",
-            maxMessagesPerPartition="500",
+            maxMessagesPerPartition=str(task_size),
             timeoutMs="2000",
         )
         .load()
@@ -80,7 +80,9 @@ def main() -> None:
     os.environ |= worker_environment(os.environ)
     builder = SparkSession.builder.master(master).appName("killed").config(map=SETTINGS)
     spark = builder.config("spark.local.dir", place).getOrCreate()
-    start(read(spark, name_server, topic), name_server, directory, *copies).awaitTermination()
+    # Of a queue's rows only those of a task are written in their order.
+    rows = read(spark, name_server, topic, task_size=1_000_000 if copies else 500)
+    start(rows, name_server, directory, *copies).awaitTermination()
 
 
 if __name__ == "__main__":
