@@ -164,10 +164,10 @@ class DerivedFiles:
         end = units.end
         return end, units.begin if units.begin < end else end
 
-    def write_units(self, until: int) -> None:
-        """Have the first `until` of them in files. Raises DiskFullError, StoreError."""
-        if self.light_files is not None:
-            self.light_files.write_out(until, self.queues.lock)
+    def write_units(self, until: int) -> bool:
+        """Have some more of the first `until` of them in files; False: all are. Raises
+        DiskFullError, StoreError."""
+        return self.light_files is not None and self.light_files.write_out(until, self.queues.lock)
 
     def flush_queues(self, least_pages: int) -> int:
         """See ConsumeQueueTable.flush."""

@@ -28,6 +28,8 @@ _MOST_GROWTH: Final = 1 << 30
 """Bytes of the log between two checkpoints: recovery reads the log from the file of the last one
 on, and in RocketMQ's minute a busy broker writes many GB."""
 
+_PAUSE_MS: Final = 0.2
+
 
 class _Mark(NamedTuple):
     """A moment: what was dispatched then, and how many units of light queues there were."""
@@ -50,7 +52,7 @@ class FlushConsumeQueueService(ServiceThread):
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int, int], None],
         unwritten_units: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        write_units: Callable[[int], None] = lambda _until: None,
+        write_units: Callable[[int], bool] = lambda _until: False,
         begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
@@ -86,8 +88,13 @@ class FlushConsumeQueueService(ServiceThread):
             self.flush_once()
 
     def finish(self) -> None:
-        """Before an orderly stop everything is flushed."""
-        self.flush_all()
+        """Before an orderly stop everything is flushed. Without room on the disk the next start
+        recovers what is not: the stop goes on, and is not a clean one."""
+        try:
+            self.flush_all()
+        except DiskFullError as error:
+            log.error("light queues are not written: %s", error)
+            self.failure = error
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
@@ -97,10 +104,12 @@ class FlushConsumeQueueService(ServiceThread):
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
         grown = offset - self._last_thorough_offset
         is_time = passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH
-        if self._is_due:
-            self.flush_all()
-        elif is_time:
-            self._flush_thoroughly(self._mark(), self._earlier)
+        if self._is_due or is_time:
+            mark = self._mark()
+            try:
+                self._flush_thoroughly(mark, mark if self._is_due else self._earlier)
+            except DiskFullError as error:
+                log.warning("light queues are written later: %s", error)
         else:
             self._flush(self._least_pages)
 
@@ -117,14 +126,15 @@ class FlushConsumeQueueService(ServiceThread):
         return _Mark(offset, self._dispatched_timestamp(), self._unwritten_units()[0])
 
     def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
-        """written: what must be in files."""
+        """written: what must be in files. Raises DiskFullError: what is, is flushed."""
         try:
-            if written is not None:
-                self._write_units(written.units)
-        except DiskFullError as error:
-            if written is now:
-                raise
-            log.warning("light queues are written later: %s", error)
+            while written is not None and self._write_units(written.units):
+                # A lock that is taken again at once is never free for who waits: dispatch.
+                self.wait_for_running(_PAUSE_MS)
+        finally:
+            self._flush_all_written(now)
+
+    def _flush_all_written(self, now: _Mark) -> None:
         in_files = self._unwritten_units()[1]
         self._flush(0)
         flushed = next(
