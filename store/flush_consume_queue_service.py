@@ -86,8 +86,12 @@ class FlushConsumeQueueService(ServiceThread):
             self.flush_once()
 
     def finish(self) -> None:
-        """Before an orderly stop everything is flushed."""
-        self.flush_all()
+        """Before an orderly stop everything is flushed, or all that there is room for."""
+        try:
+            self.flush_all()
+        except DiskFullError as error:
+            log.error("light queues are built from the log by the next start: %s", error)
+            self._flush_thoroughly(self._mark(), None)
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""

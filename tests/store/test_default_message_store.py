@@ -685,3 +685,17 @@ def test_a_restarted_store_has_what_waited_in_memory(
 
 def _no_room(*_: object) -> None:
     raise DiskFullError("full")
+
+
+def test_a_stop_without_room_for_light_queues_is_not_clean(
+    light: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = queues(light)
+    with monkeypatch.context() as full:
+        full.setattr(LightQueueFiles, "_write_out", _no_room)
+        light.stop()
+    assert light.config.abort_path.exists()
+    again = Life(light.config.root, enable_lmq=True, enable_multi_dispatch=True).start()
+    assert queues(again) == known
+    again.stop()
+    assert not light.config.abort_path.exists()

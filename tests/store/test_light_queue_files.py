@@ -13,6 +13,7 @@ import pytest
 
 from ipc.queue_table import MAX_QUEUES, QueueTableReader, QueueTableWriter, create_queue_table
 from ipc.unwritten_units import MOST_OF_QUEUE, UnwrittenUnits, UnwrittenUnitsReader
+from store import light_queue_files
 from store.clean_consume_queue_service import clean_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
@@ -202,7 +203,7 @@ def read_by_store(topic: str, first: int, count: int, side: Side) -> bytes:
     return queue.read_units(first, count).tobytes()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_twins_of_random_histories(tmp_path: Path, seed: int) -> None:
     lot = random.Random(seed)
     twins = Twins(tmp_path, lot)
@@ -248,6 +249,25 @@ def test_a_queue_without_files_that_is_deleted_never_gets_one(tmp_path: Path) ->
     assert not side.root.exists() or list(side.root.iterdir()) == []
     assert side.rows.offsets("%LMQ%a", 0) == (0, 0)
     assert side.reader.read_units("%LMQ%a", 0, 0, 3) == b""
+
+
+def test_few_new_files_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An orderly stop has to make them."""
+    monkeypatch.setattr(light_queue_files, "MOST_NEW_FILES", 3)
+    side, twins = light_side(tmp_path)
+    names = [f"%LMQ%{number}" for number in _names(twins, 5)]
+    for name in names:
+        side.table.append_runs([twins.run(name, 1)])
+    assert {name.split("/")[0] for name in side.snapshot()} == {"%LMQ%3", "%LMQ%4"}
+    side.table.append_runs([twins.run("%LMQ%4", 1)])
+    side.table.delete_topic("%LMQ%0")
+    side.table.append_runs([twins.run("%LMQ%a", 1), twins.run("%LMQ%b", 1)])
+    assert [side.rows.offsets(name, 0)[1] for name in names] == [0, 1, 1, 1, 2]
+    assert len(side.reader.read_units("%LMQ%4", 0, 0, 2)) == 40
+    assert "%LMQ%a/0/" + "0" * 20 not in side.snapshot()
+    assert "%LMQ%b/0/" + "0" * 20 in side.snapshot()
+    side.write_out()
+    assert len(side.snapshot()) == 6
 
 
 def test_what_is_not_written_is_not_flushed(tmp_path: Path) -> None:
