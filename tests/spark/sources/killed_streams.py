@@ -73,7 +73,7 @@ class Stream:
         assert self._process is not None
         found = descendants(self._process.pid)
         executors = [pid for pid in found if b"CoarseGrainedExecutorBackend" in command(pid)]
-        return executors or [pid for pid in found if b"pyspark.daemon" in command(pid)]
+        return executors or [pid for pid in found if b"-m\0spark.job.python_daemon" in command(pid)]
 
     def ended(self) -> bool:
         """Whether the query failed."""
