@@ -138,7 +138,8 @@ class LogFileScan:
         at, last = 0, self._part
         for noted in self._file.noted:
             end = min(noted.start - self._file.start, last.end)
-            self._part = _Part(end, is_last=False, is_newest=False, is_written=False)
+            ends = noted.kind is None  # The log does, for its readers: within a record perhaps.
+            self._part = _Part(end, is_last=ends, is_newest=ends, is_written=ends)
             yield from self._scan(at)
             start = max(noted.start, self._file.start + at)
             if noted.kind is not None and start < noted.end:
