@@ -45,6 +45,8 @@ from store.mapped_file import sync_directory
 _QUEUES: Final = "consumequeue"
 _MADE: Final = ".mqadopt.part"
 _NAMED: Final = 5
+_UNIT: Final = 64
+"""Bytes of a unit in a database, besides its topic."""
 
 
 def problems_back(facts: StoreFacts) -> Iterator[str]:
@@ -105,6 +107,12 @@ class WayBack(Work):
         """Of the copy."""
         is_table = path.parent == Path("config") and path.name.removesuffix(".bak") in JSON_NAMES
         return is_table or path == Path(_QUEUES)
+
+    def needs(self, state: AdoptionState) -> int:
+        """See Work: units, and again while RocksDB merges them."""
+        return sum(
+            2 * count * (_UNIT + len(topic.encode())) for topic, _, count, _, _ in state.queues
+        )
 
     def _write_tables(self, _state: AdoptionState) -> None:
         tables = read_json(self.source / "config")
