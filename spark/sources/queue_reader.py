@@ -23,7 +23,16 @@ from spark.sources.errors import UnavailableError
 from spark.sources.losses import LossRule
 from spark.sources.pulled_rows import pulled_batch
 from spark.sources.ranges import Range
-from spark.sources.rows import BatchMaker, StoredMessage, damage, messages_of, split_records
+from spark.sources.rows import (
+    PAIR_END,
+    PAIR_SIZE,
+    ROW_SIZE,
+    BatchMaker,
+    StoredMessage,
+    damage,
+    messages_of,
+    split_records,
+)
 from spark.sources.topic_kind import has_holes
 from store.inner_batch import inner_num
 from store.message_codec import CheckedRecord
@@ -90,12 +99,12 @@ class RangeReader:
                 yield from maker.batches(messages, most_bytes)
 
     def _collected(self, most_bytes: int) -> Iterator[list[tuple[int, Pulled]]]:
-        """Pulls that have about so many bytes together."""
+        """Pulls whose rows have about so many bytes together, as BatchMaker counts them."""
         kept: list[tuple[int, Pulled]] = []
         size = 0
         for each in self._pulls():
             kept.append(each)
-            size += len(each[1].records)
+            size += _weight(each)
             if size >= most_bytes:
                 yield kept
                 kept, size = [], 0
@@ -235,6 +244,14 @@ class RangeReader:
         if self._rules.losses.fails:
             raise error
         log.warning("%s: left out", error)
+
+
+def _weight(each: tuple[int, Pulled]) -> int:
+    """Of a pull, before anything of it is read: a body's bytes may look like ends of properties."""
+    offset, pulled = each
+    pairs = pulled.records.count(PAIR_END)
+    rows = min(pulled.next_offset - offset, len(pulled.records))
+    return len(pulled.records) + ROW_SIZE * rows + PAIR_SIZE * pairs
 
 
 _NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})

@@ -23,6 +23,7 @@ from store.inner_batch import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from store.message import Message
 from store.message_codec import encode_host, encode_record
 from tests.spark.sources.fake_queues import FakeQueues
+from tests.tools.stored_queues import Stored
 
 TOPIC = "Ω" + "t" * 120
 PART = Range(TOPIC, "broker-b", 7, 100, 1000)
@@ -160,6 +161,21 @@ class TestReaders:
         monkeypatch.setattr(reader, "_of_pull", None)
         (batch,) = reader.batches(MAKER, 1 << 20)
         assert batch.num_rows == 200
+
+    def test_rows_and_properties_count_in_a_batch(
+        self, client: Cluster, stored: FakeQueues
+    ) -> None:
+        """As they do in the general way, within a pull: tiny messages need memory, too."""
+        most_bytes = 400_000
+        for pairs in (0, 100):
+            properties = {f"n{number}": "v" for number in range(pairs)}
+            stored.topic("T", [[Stored(properties, b"") for _ in range(2_000)]])
+            part = Range("T", "broker-g", 0, 0, 2_000)
+            reader = RangeReader(client, part, ReadRules(LossRule()))
+            fast = [each.num_rows for each in reader.batches(MAKER, most_bytes)]
+            reader = RangeReader(client, part, ReadRules(LossRule()))
+            slow = [each.num_rows for each in MAKER.batches(reader.messages(), most_bytes)]
+            assert slow[0] // 2 <= fast[0] <= slow[0] < 2_000
 
     def test_losses_are_told(self, client: Cluster, stored: FakeQueues) -> None:
         stored.plain("T", 100)
