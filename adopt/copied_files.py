@@ -62,15 +62,16 @@ def _walk(root: Path, below: Path, is_left_out: Callable[[Path], bool]) -> Itera
             )
 
 
-def check_room(files: list[Copied], target: Path) -> int:
-    """How much is needed. Raises DiskFullError: more than there is."""
-    needed = sum(each.on_disk for each in files if not _is_copied(each, target)) + SPARE
+def check_room(files: list[Copied], target: Path, more: int = 0) -> int:
+    """How much is needed, `more` bytes besides the files. Raises DiskFullError: more than there
+    is."""
+    needed = sum(each.on_disk for each in files if not _is_copied(each, target)) + more + SPARE
     there = next(each for each in (target, *target.absolute().parents) if each.is_dir())
     free = shutil.disk_usage(there).free
     if needed > free:
         raise DiskFullError(
-            f"{target}: {needed} bytes are needed, {free} are free: free some, name another disk, "
-            "or adopt it --in-place"
+            f"{target}: {needed} bytes are needed, {free} are free: free some, or name another "
+            "disk (--in-place copies nothing)"
         )
     return needed
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -103,6 +103,8 @@ def write_database(directory: Path, families: dict[str, Iterable[Entry]]) -> Non
     """A new database, durable when it returns; the families are flushed in the order named, so that
     what refers to others comes last. Raises StoreError, OSError."""
     library = _library()
+    without_log = library.WriteOptions()
+    without_log.disable_wal = True
     directory.mkdir(parents=True)
     database = library.Rdict(
         str(directory),
@@ -112,15 +114,26 @@ def write_database(directory: Path, families: dict[str, Iterable[Entry]]) -> Non
     try:
         handles = {name: database.get_column_family(name) for name in families}
         for name, entries in families.items():
-            handle = handles[name]
+            # Nothing counts before the flush: a log of what is written would only double it.
+            handles[name].set_write_options(without_log)
             for key, value in entries:
-                handle[key] = value
-            handle.flush(True)
+                _try(directory, handles[name].put, key, value)
+            _try(directory, handles[name].flush, True)
         handles.clear()
     finally:
         database.close()
     for name in ("rocksdict-config.json",):
         (directory / name).unlink(missing_ok=True)
+
+
+def _try(directory: Path, write: Callable[..., None], *arguments: object) -> None:
+    try:
+        write(*arguments)
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise StoreError(
+            f"{directory}: RocksDB cannot write it: {text}; the same command goes on then"
+        ) from error
 
 
 def _library() -> ModuleType:

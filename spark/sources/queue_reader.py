@@ -1,9 +1,9 @@
 """RangeReader: the messages of a range of a queue, each once, or an error that says what is gone.
 
 Executors, in the one thread of a task and one that fetches the next pull meanwhile. What a broker
-answers is distrusted: offsets that do not advance, messages of other places. Holes of compacted and
-static topics are no loss; messages that retention removed on the way, or that a shorter log never
-had, are (LossRule).
+answers is distrusted: offsets that do not advance, messages of other topics and queues. Holes of
+compacted and static topics are no loss; messages that retention removed on the way, or that a
+shorter log never had, are (LossRule).
 
 Tested by tests/spark/sources/test_queue_reader.py.
 """
@@ -91,7 +91,7 @@ class RangeReader:
             yield from maker.batches(self.messages(), most_bytes)
             return
         for pulls in self._collected(most_bytes):
-            batch = pulled_batch(self._part, pulls, maker.arrow_schema)
+            batch = pulled_batch(self._part, pulls, maker.arrow_schema, is_static=self._is_static())
             if batch is not None:
                 yield batch
             else:
@@ -117,8 +117,8 @@ class RangeReader:
         offset, pulled = each
         expected, end = offset, min(pulled.next_offset, self._part.end)
         for record in split_records(pulled.records):
-            if isinstance(record, str) or record.topic != self._topic:
-                self._damaged(record if isinstance(record, str) else _stray(record))
+            if isinstance(record, str) or (stray := self._stray(record)):
+                self._damaged(record if isinstance(record, str) else stray)
                 continue
             first = record.queue_offset + pulled.offset_delta
             if self._is_whole:
@@ -127,6 +127,21 @@ class RangeReader:
             expected = max(expected, first + inner_num(record.sys_flag, record.properties))
         if self._is_whole:
             self._hole(expected, end)
+
+    def _stray(self, record: CheckedRecord) -> str:
+        """What is wrong with the place that a record says it is of; nothing: "". Those of a static
+        topic have the queue ids that their brokers keep them by."""
+        if record.topic != self._topic:
+            wrong = f"topic, {str(record.topic, 'utf-8', 'replace')!r}"
+        elif record.queue_id != self._part.queue_id and not self._is_static():
+            wrong = f"queue, {record.queue_id}"
+        else:
+            return ""
+        return f"the record at queue offset {record.queue_offset} is of another {wrong}"
+
+    def _is_static(self) -> bool:
+        """Of the route that the pull has taken, so nothing is asked for."""
+        return bool(self._cluster.route(self._part.topic).topic_queue_mapping_by_broker)
 
     def _messages(
         self, record: CheckedRecord, offset_delta: int, begin: int, end: int
@@ -237,11 +252,6 @@ def _weight(each: tuple[int, Pulled]) -> int:
     pairs = pulled.records.count(PAIR_END)
     rows = min(pulled.next_offset - offset, len(pulled.records))
     return len(pulled.records) + ROW_SIZE * rows + PAIR_SIZE * pairs
-
-
-def _stray(record: CheckedRecord) -> str:
-    topic = str(record.topic, "utf-8", "replace")
-    return f"the record at queue offset {record.queue_offset} is of another topic, {topic!r}"
 
 
 _NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})

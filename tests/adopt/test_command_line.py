@@ -15,7 +15,7 @@ import pytest
 from adopt import command_line
 from adopt.command_line import DONE, REFUSED, main
 from adopt.log_survey import survey_log
-from tests.adopt.golden_stores import GOLDEN, copied, unpack_all
+from tests.adopt.golden_stores import GOLDEN, copied, snapshot, unpack_all
 from tests.support.archives import unpack
 
 
@@ -63,6 +63,29 @@ def test_wrong_words(golden: Path, words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([*place, *words])
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("way", ["same", "link", "dots"])
+def test_a_copy_is_never_made_in_the_store_itself(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """--to the same directory was done in place once, which nobody had asked for."""
+    place = copied(golden / "clean", tmp_path / "own")
+    before = snapshot(place)
+    (tmp_path / "link").symlink_to(place)
+    target = {"same": place, "link": tmp_path / "link", "dots": tmp_path / "own/../own"}[way]
+    assert main([str(place), "--to", str(target)]) == REFUSED
+    assert "the store itself; name a directory beside it, or --in-place" in capsys.readouterr().out
+    assert snapshot(place) == before
+
+
+@pytest.mark.parametrize("below", ["", "new"])
+def test_a_file_where_the_copy_should_be(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main([str(golden / "clean"), "--to", str(tmp_path / "file" / below)]) == REFUSED
+    assert "file is not a directory; name one that does not exist" in capsys.readouterr().out
 
 
 def test_names_from_files_cannot_write_to_the_terminal(

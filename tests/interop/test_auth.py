@@ -32,6 +32,7 @@ from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tests.interop.spark_rows import read_lags, read_rows
+from tests.support.lite_parent import group_body, parent_fields
 from tests.support.our_broker import FrameClient
 from tests.tools.fake_cluster import FakeCluster, running_cluster
 from tests.tools.stored_queues import StoredQueues
@@ -313,10 +314,9 @@ def test_lite_topics_need_rights_on_their_parent_and_group(pair: Pair) -> None:
     """Java's broker asks nothing of who subscribes or pops (only its proxy does): ours does."""
 
     def run(asker: Asker) -> dict[str, list[int]]:
-        topic = NEW_TOPIC | {"topic": PARENT, "attributes": "+message.type=LITE"}
-        group = {"groupName": LITE_GROUP, "attributes": {"+lite.bind.topic": PARENT}}
-        assert asker.ask(17, topic)[0] == 0
-        assert asker.ask(200, {}, group)[0] == 0
+        parent = {key: str(value) for key, value in parent_fields(PARENT).items()}
+        assert asker.ask(17, parent | {"writeQueueNums": "1", "readQueueNums": "1"})[0] == 0
+        assert asker.ask(200, {}, group_body(LITE_GROUP, PARENT))[0] == 0
         found = {}
         for name, entries in RIGHTS.items():
             asker.create_user(name)
