@@ -38,6 +38,7 @@ from tests.bench.measuring import COMPILED, JAVA_5, MIB, SOURCES, quiet_cpu_s, s
 from tests.bench.pop import frame
 from tests.interop import harness
 from tests.support.deadline import wait_until
+from tests.support.lite_parent import make_group, make_parent
 from tests.support.stolen_time import StolenTime
 
 PARENT: Final = "BenchLite"
@@ -380,22 +381,8 @@ def measure(side: str, directory: Path, load: Load) -> LiteFigures:
     broker.start()
     try:
         with broker.client() as frames:
-            topic = {
-                "topic": PARENT,
-                "defaultTopic": "TBW102",
-                "readQueueNums": 4,
-                "writeQueueNums": 4,
-                "perm": 6,
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": 0,
-                "order": "false",
-                "attributes": "+message.type=LITE",
-            }
-            answer = frames.call(17, topic)
-            assert answer.code == 0, answer.remark
-            group = {"groupName": GROUP, "attributes": {"+lite.bind.topic": PARENT}}
-            answer = frames.call(200, {}, json.dumps(group).encode())
-            assert answer.code == 0, answer.remark
+            make_parent(frames, PARENT)
+            make_group(frames, GROUP, PARENT)
         return Bench(broker, load).measure()
     finally:
         broker.end()
