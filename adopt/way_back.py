@@ -26,6 +26,7 @@ from typing import Final
 from adopt.adoption import Comparison, Step, Work
 from adopt.config_tables import JSON_NAMES, V1_NAMES, read_json, read_v1, v1_databases
 from adopt.log_survey import LogSurvey, survey_log
+from adopt.plan import in_use
 from adopt.queue_units import BATCH_QUEUES, QueueUnits
 from adopt.rocks_codec import (
     CHECKPOINT_TOPIC,
@@ -44,6 +45,8 @@ from store.mapped_file import sync_directory
 _QUEUES: Final = "consumequeue"
 _MADE: Final = ".mqadopt.part"
 _NAMED: Final = 5
+_UNIT: Final = 64
+"""Bytes of a unit in a database, besides its topic."""
 
 
 def problems_back(facts: StoreFacts) -> Iterator[str]:
@@ -59,7 +62,7 @@ def problems_back(facts: StoreFacts) -> Iterator[str]:
     for name in V1_NAMES:
         if (facts.root / "config" / name).exists():
             yield f"{facts.root / 'config' / name}: in the way of a database; move it elsewhere"
-    if facts.killed:
+    if facts.killed and not facts.locked:
         yield (
             f"{facts.root}: it was not stopped in an orderly way: start bin/mqbroker on it once "
             "and stop it with mqshutdown, so that all that it had in memory is in the log"
@@ -72,7 +75,7 @@ def problems_back(facts: StoreFacts) -> Iterator[str]:
     if (facts.root / QUEUES_NAME).exists():
         yield f"{facts.root / QUEUES_NAME}: start bin/mqbroker on it once, which takes that over"
     if facts.locked:
-        yield f"{facts.root}: a broker has it open; stop it (mqshutdown broker), or name a copy"
+        yield in_use(facts)
 
 
 def notes_back(facts: StoreFacts) -> Iterator[str]:
@@ -104,6 +107,12 @@ class WayBack(Work):
         """Of the copy."""
         is_table = path.parent == Path("config") and path.name.removesuffix(".bak") in JSON_NAMES
         return is_table or path == Path(_QUEUES)
+
+    def needs(self, state: AdoptionState) -> int:
+        """See Work: units, and again while RocksDB merges them."""
+        return sum(
+            2 * count * (_UNIT + len(topic.encode())) for topic, _, count, _, _ in state.queues
+        )
 
     def _write_tables(self, _state: AdoptionState) -> None:
         tables = read_json(self.source / "config")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
@@ -55,7 +55,9 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         """Queues with units that were found missing or wrong, until `take_damaged`."""
         self._light_files = files if isinstance(files, LightQueueFiles) else None
         if self._light_files is not None:
-            self._light_files.on_written = functools.partial(_note_written, self)
+            self._light_files.on_written = functools.partial(
+                _note_written, self._queues, self._dirty
+            )
         self.on_damage: Callable[[], None] = lambda: None
         """Called, under the lock, when one is added."""
         self._left_out_end = 0
@@ -327,12 +329,18 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                 self._forget(queue)
 
 
-def _note_written(table: ConsumeQueueTable, topic: str, queue_id: int, created: bool) -> None:
+def _note_written(
+    queues: Mapping[tuple[str, int], ConsumeQueue],
+    dirty: dict[ConsumeQueue, None],
+    topic: str,
+    queue_id: int,
+    created: bool,
+) -> None:
     """Units of a light queue that were in memory are written. Under the lock."""
-    queue = table.find(topic, queue_id)
+    queue = queues.get((topic, queue_id))
     if queue is not None:
         queue.names_unsynced |= created
-        table.note_dirty(queue)
+        dirty[queue] = None
 
 
 def _recover(

@@ -8,6 +8,7 @@ start / shutdown of RocketMQ.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
@@ -39,7 +40,7 @@ from store.derived_files import DerivedFiles
 from store.dispatch_pace import DispatchPace
 from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
-from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.flush_consume_queue_service import FlushConsumeQueueService, LightUnits
 from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_services import build_flush
 from store.known_directories import KnownDirectories
@@ -139,6 +140,8 @@ class DefaultMessageStore:
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
+            if self._derived.light_files is not None:
+                self._derived.light_files.defers = True
             self.clean_commit_log.refuse_if_full()
             if self._compaction is not None:
                 self._compaction.open(check_all=may_lack_bytes, rewrite=flush_failed)
@@ -188,7 +191,15 @@ class DefaultMessageStore:
                 self._counters[STORE_STATE] = StoreState.STOPPED
 
     def _close(self, writer_has_stopped: bool) -> None:
+        derived = self._derived
+        with contextlib.suppress(DiskFullError):  # The flush says so.
+            # Of 100,000 light queues this takes longer than a service may for its end.
+            until, _ = derived.unwritten_units()
+            while derived.write_units(until):
+                pass
         results = [service.shutdown() for service in reversed(self._services)]
+        units, written = derived.unwritten_units()
+        results.append(units == written)
         failed = any(service.failure is not None for service in self._services)
         self._emergency.look_once()
         self._derived.close()
@@ -441,11 +452,12 @@ class DefaultMessageStore:
             self._config,
             self._derived.flush_queues,
             self._clock,
-            dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
-            dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
+            dispatched=lambda: (
+                self._counters[DISPATCHED_OFFSET],
+                self._progress.dispatched_timestamp,
+            ),
             on_flushed=self._progress.queues_flushed,
-            unwritten_units=self._derived.unwritten_units,
-            write_units=self._derived.write_units,
+            light=LightUnits(self._derived.unwritten_units, self._derived.write_units),
             begins_with_all=(
                 self._progress.checkpoint.logics_physical_offset < self._counters[DISPATCHED_OFFSET]
             ),

@@ -39,6 +39,18 @@ class _Mark(NamedTuple):
     units: int
 
 
+class LightUnits(NamedTuple):
+    """Units of light queues that are in no file yet."""
+
+    count: Callable[[], tuple[int, int]]
+    """See DerivedFiles.unwritten_units."""
+    write: Callable[[int], bool]
+    """See DerivedFiles.write_units."""
+
+
+_NO_LIGHT_UNITS: Final = LightUnits(lambda: (0, 0), lambda _until: False)
+
+
 class FlushConsumeQueueService(ServiceThread):
     """The service. A failed fdatasync ends it: see ServiceThread.on_failure."""
 
@@ -48,19 +60,16 @@ class FlushConsumeQueueService(ServiceThread):
         flush: Callable[[int], int],
         clock: Clock,
         *,
-        dispatched_offset: Callable[[], int],
-        dispatched_timestamp: Callable[[], int],
+        dispatched: Callable[[], tuple[int, int]],
         on_flushed: Callable[[int, int], None],
-        unwritten_units: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        write_units: Callable[[int], bool] = lambda _until: False,
+        light: LightUnits = _NO_LIGHT_UNITS,
         begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """flush(least_pages): flushes the queues with that many new pages; 0 = all.
-        dispatched_offset: log position up to which units are built. dispatched_timestamp: store
-        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
+        dispatched: log position up to which units are built, read first, and store time (ms) of
+        the newest dispatched record, 0 before the first. on_flushed(that time, that
         position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
-        unwritten_units, write_units: see DerivedFiles.
         begins_with_all: there are units that the checkpoint does not know to be on disk; they are
         flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
@@ -69,14 +78,12 @@ class FlushConsumeQueueService(ServiceThread):
         self._interval_ms = config.flush_interval_consume_queue
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_interval_ms = config.flush_consume_queue_thorough_interval
-        self._dispatched_offset = dispatched_offset
-        self._dispatched_timestamp = dispatched_timestamp
+        self._dispatched = dispatched
         self._on_flushed = on_flushed
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
-        self._unwritten_units = unwritten_units
-        self._write_units = write_units
+        self._light = light
         self._earlier: _Mark | None = None
         """Of the last thorough flush."""
         self._is_due = begins_with_all
@@ -88,17 +95,15 @@ class FlushConsumeQueueService(ServiceThread):
             self.flush_once()
 
     def finish(self) -> None:
-        """Before an orderly stop everything is flushed. Without room on the disk the next start
-        recovers what is not: the stop goes on, and is not a clean one."""
+        """Before an orderly stop everything is flushed, or all that there is room for."""
         try:
             self.flush_all()
         except DiskFullError as error:
-            log.error("light queues are not written: %s", error)
-            self.failure = error
+            log.error("light queues are built from the log by the next start: %s", error)
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
-        offset = self._dispatched_offset()
+        offset, _ = self._dispatched()
         if self._last_thorough_offset is None:
             self._last_thorough_offset = offset
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
@@ -121,21 +126,22 @@ class FlushConsumeQueueService(ServiceThread):
 
     def _mark(self) -> _Mark:
         self._last_thorough_ms = self._clock.monotonic_ms()
-        offset = self._last_thorough_offset = self._dispatched_offset()
+        offset, timestamp = self._dispatched()
+        self._last_thorough_offset = offset
         # Units that are built meanwhile are counted, and their records are not.
-        return _Mark(offset, self._dispatched_timestamp(), self._unwritten_units()[0])
+        return _Mark(offset, timestamp, self._light.count()[0])
 
     def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
         """written: what must be in files. Raises DiskFullError: what is, is flushed."""
         try:
-            while written is not None and self._write_units(written.units):
+            while written is not None and self._light.write(written.units):
                 # A lock that is taken again at once is never free for who waits: dispatch.
                 self.wait_for_running(_PAUSE_MS)
         finally:
             self._flush_all_written(now)
 
     def _flush_all_written(self, now: _Mark) -> None:
-        in_files = self._unwritten_units()[1]
+        in_files = self._light.count()[1]
         self._flush(0)
         flushed = next(
             (mark for mark in (now, self._earlier) if mark is not None and mark.units <= in_files),

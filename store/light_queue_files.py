@@ -34,6 +34,10 @@ _STEP: Final = 16
 """Queues written under one lock: dispatch waits 5 ms for them at most."""
 
 
+MOST_NEW_FILES: Final = 8_192
+"""Files that are still to be made, at 0.1 to 0.4 ms each: an orderly stop must not take long."""
+
+
 class LightQueueFiles(ConsumeQueueFiles):
     """See the module."""
 
@@ -49,32 +53,35 @@ class LightQueueFiles(ConsumeQueueFiles):
         super().__init__(root, file_size, writable=True, open_files=open_files)
         self._table = table
         self._units = table.unwritten
-        self._defers = False
+        self.defers = False
+        """Whether units wait: once the store is open. Those that recovery builds are written at
+        once, since a kill meanwhile leaves them to a recovery that believes what queues have: it
+        looks no further back than the checkpoint says, which knows nothing of what is built
+        again."""
+        self._new_files = 0
+        """Queues that wait with the first unit of a file."""
         self.on_written: Callable[[str, int, bool], None] = lambda _topic, _id, _created: None
         """Hears of each queue whose units are written, and whether a file may have been made."""
 
     # -- units that wait -----------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """From now on units wait: the store is open. Those that recovery builds are written at
-        once, since a kill meanwhile leaves them to a recovery that believes what queues have; it
-        looks no further back than the checkpoint says, and that knows nothing of what is built
-        again."""
-        self._defers = True
-
     def defer(self, topic: str, queue_id: int, queue_offset: int, data: memoryview) -> bool:
         """Take units that follow the last of a light queue. False, and nothing is done: they are to
         be written. Raises DiskFullError, StoreError."""
         units, count = self._units, len(data) // UNIT_SIZE
-        may_wait = self._defers and count <= MOST_OF_QUEUE
+        may_wait = self.defers and count <= MOST_OF_QUEUE
         row = self._table.row(topic, queue_id) if may_wait else None
         if row is None:
             return False
         if units.count(row) + count > MOST_OF_QUEUE:
             self._write_out(row)
-        # Before the first is put: what raises half-way would have it put twice.
+        # What raises comes before anything is counted or put: the same units come again.
         while not units.has_room(count):
             self._drop_oldest()
+        if not units.count(row) and self._begins_file(queue_offset):
+            if self._new_files >= MOST_NEW_FILES:
+                return False
+            self._new_files += 1
         for number in range(count):
             at = number * UNIT_SIZE
             units.put(row, queue_offset + number, data[at : at + UNIT_SIZE])
@@ -106,12 +113,13 @@ class LightQueueFiles(ConsumeQueueFiles):
                 # A queue that has less than was published is built from the log, into memory: on
                 # a full disk the store could not be opened.
                 log.error("units of a light queue are lost: %s", error)
-                self._defers = True
+                self.defers = True
         self.forget_unwritten()
 
     def forget_unwritten(self) -> None:
         """Nothing in memory is true any more: the log is recovered."""
         self._units.drop_all(self._table.row_count)
+        self._new_files = 0
 
     def _drop_oldest(self) -> None:
         row = self._units.oldest_row()
@@ -137,23 +145,20 @@ class LightQueueFiles(ConsumeQueueFiles):
         queue_offset, data = self._units.units_of(row)
         position, at = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE % self.file_size
         is_one_file = at + len(data) <= self.file_size
-        is_done = is_one_file and self._write_once((topic, queue_id, position - at), at, data)
+        is_done = is_one_file and _write_once(self.path(topic, queue_id, position - at), at, data)
         # A write that fails may have made a file.
         self.on_written(topic, queue_id, not is_done)
         if not is_done:
             super().write(topic, queue_id, position, memoryview(data))
-        self._units.clear(row)
+        self._clear(row, queue_offset)
 
-    def _write_once(self, key: tuple[str, int, int], at: int, data: bytes) -> bool:
-        """Write to a file that is there, which is not kept open: its next turn is far off. False:
-        not done."""
-        with contextlib.suppress(OSError):
-            fd = os.open(self.path(*key), os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                return os.pwrite(fd, data, at) == len(data)
-            finally:
-                os.close(fd)
-        return False
+    def _clear(self, row: int, first: int) -> None:
+        """The units of a queue, from the queue offset `first` on, wait no longer."""
+        self._units.clear(row)
+        self._new_files -= self._begins_file(first)
+
+    def _begins_file(self, queue_offset: int) -> bool:
+        return queue_offset * UNIT_SIZE % self.file_size == 0
 
     # -- whatever else is done with a queue ----------------------------------------------------
 
@@ -217,7 +222,20 @@ class LightQueueFiles(ConsumeQueueFiles):
             if begin < start:
                 self._write_out(row)
             elif behind <= 0:
-                self._units.clear(row)
-            else:
-                self._units.keep_newest(row, min(behind, len(data) // UNIT_SIZE))
+                self._clear(row, first)
+            elif behind < len(data) // UNIT_SIZE:
+                self._units.keep_newest(row, behind)
+                self._new_files += not self._begins_file(first)
         super().delete(topic, queue_id, start)
+
+
+def _write_once(path: str, at: int, data: bytes) -> bool:
+    """Write to a file that is there, which is not kept open: its next turn is far off. False: not
+    done."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            return os.pwrite(fd, data, at) == len(data)
+        finally:
+            os.close(fd)
+    return False

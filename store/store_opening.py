@@ -118,8 +118,6 @@ class StoreOpening:
         flushed = self._rejoin(repair) if rejoins else self._recover(repair)
         repair.finish()
         known.remember()
-        if self._derived.light_files is not None:
-            self._derived.light_files.begin()
         return flushed
 
     def _beat(self) -> None:

@@ -101,9 +101,8 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         ended = [key for key in self._table.copy() if is_lite_queue(key) and key not in lite]
         with self._lock:
             for key in ended:
-                self._table.pop(key, None)
+                self.set_backs.note(key, self._table.pop(key, ()))
             if ended:
-                self.set_backs.note(*ended)
                 self.mark_changed()
         rest = {key: queues for key, queues in table.items() if key not in lite}
         merged = super().merge_from_master(rest, seen)

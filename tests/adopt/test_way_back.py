@@ -3,12 +3,14 @@ refused. With Java's broker: tests/interop/test_adoption.py."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from adopt.command_line import DONE, REFUSED, main
 from adopt.config_tables import read_json, read_v1
+from adopt.copied_files import SPARE
 from adopt.rocks_database import RocksDatabase
 from adopt.rocks_queues import read_bounds
 from tests.adopt.golden_stores import QUEUES, copied, snapshot, unpack_all
@@ -125,6 +127,25 @@ def test_what_is_in_the_way_is_not_removed(
         assert main([str(files), "--to-rocksdb", *way]) == REFUSED
         assert "topics: in the way of a database; move it elsewhere" in capsys.readouterr().out
     assert (files / "config/topics/mine").exists()
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
+def test_the_units_need_room(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    in_place: bool,
+) -> None:
+    """1,000 of them, each twice, besides what is always kept free."""
+    files = copied(golden / "files", tmp_path / "files")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SPARE + 100_000))
+    way = ["--in-place"] if in_place else ["--to", str(tmp_path / "back")]
+    assert main([str(files), "--to-rocksdb", *way]) == REFUSED
+    assert "bytes are needed" in capsys.readouterr().out
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert main([str(files), "--to-rocksdb", *way]) == DONE
 
 
 def test_a_topic_named_as_a_file_of_rocksdb_keeps_its_queues(golden: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import STORE_STATE, StoreState
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
+from store.light_queue_files import LightQueueFiles
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from store.stored_units import CQ_UNIT_SIZE
@@ -68,6 +69,7 @@ def end_killed_store(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Process `store` alone is killed: it writes nothing more."""
     with monkeypatch.context() as patched:
         patched.setattr(FlushConsumeQueueService, "flush_all", lambda _self: None)
+        patched.setattr(LightQueueFiles, "write_out", lambda *_: False)
         life.store.shutdown(writer_has_stopped=False)
     life.counters[STORE_STATE] = StoreState.READY
 

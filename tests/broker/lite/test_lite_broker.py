@@ -14,6 +14,7 @@ from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from tests.broker.lite.lite_client import PARENT, LiteClient, send_lite
 from tests.support.deadline import wait_until
+from tests.support.lite_parent import make_group, make_parent
 from tests.support.our_broker import FrameClient, OurBroker
 
 NAME = "b55"
@@ -25,23 +26,9 @@ GROUPS: dict[str, dict[str, str]] = {
     "GWild": {"lite.sub.wildcard": "true"},
 }
 
+ENDS = {"lite__topic__expiration": "30"}
+
 pytestmark = pytest.mark.timeout(120)
-
-
-def make_parent(frames: FrameClient) -> None:
-    topic = {
-        "topic": PARENT,
-        "defaultTopic": "TBW102",
-        "readQueueNums": 4,
-        "writeQueueNums": 4,
-        "perm": 6,
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": 0,
-        "order": "false",
-        "attributes": "+message.type=LITE,+lite.topic.expiration=30",
-    }
-    answer = frames.call(17, topic)
-    assert answer.code == 0, answer.remark
 
 
 @contextmanager
@@ -59,12 +46,9 @@ def lite_broker(root: Path) -> Iterator[OurBroker]:
     with OurBroker(root, **settings) as broker:
         broker.start()
         with broker.client() as frames:
-            make_parent(frames)
+            make_parent(frames, PARENT, **ENDS)
             for name, attributes in GROUPS.items():
-                signed = {f"+{key}": value for key, value in attributes.items()}
-                body = {"groupName": name, "attributes": {"+lite.bind.topic": PARENT, **signed}}
-                answer = frames.call(200, {}, json.dumps(body).encode())
-                assert answer.code == 0, answer.remark
+                make_group(frames, name, PARENT, attributes)
         yield broker
 
 
@@ -368,7 +352,7 @@ def test_a_parent_takes_its_lite_topics_with_it(tmp_path: Path) -> None:
         assert frames.offset(30, name, 0) == 0
         assert json.loads(frames.call(200074, {}).body)["currentLmqNum"] == 0
         wait_until(lambda: frames.call(14, where).ext_fields.get("offset") != "1")
-        make_parent(frames)
+        make_parent(frames, PARENT, **ENDS)
         send(frames, "s1", b"new")
         one.subscribe("s1")
         assert [each.body for each in one.pop(pollTime=5_000)] == [b"new"]

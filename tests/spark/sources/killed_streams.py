@@ -28,6 +28,7 @@ KILLS: Final = int(os.environ.get("SPARK_KILLS", "5"))
 """Of a seed."""
 _BATCH_S: Final = 180
 _ALL_S: Final = 600
+_START_S: Final = 30
 
 
 class Stream:
@@ -73,7 +74,7 @@ class Stream:
         assert self._process is not None
         found = descendants(self._process.pid)
         executors = [pid for pid in found if b"CoarseGrainedExecutorBackend" in command(pid)]
-        return executors or [pid for pid in found if b"pyspark.daemon" in command(pid)]
+        return executors or [pid for pid in found if b"-m\0spark.job.python_daemon" in command(pid)]
 
     def ended(self) -> bool:
         """Whether the query failed."""
@@ -163,7 +164,8 @@ class Diary:
 
 
 def wait_for_moment(moments: random.Random, stream: Stream) -> None:
-    """Of the seed's: in a batch's middle mostly, else in that of a start."""
-    if moments.random() < 0.7:
+    """Of the seed's: in a batch's middle mostly, else in that of a start or of the batch that a
+    start repeats."""
+    if in_batch := moments.random() < 0.7:
         stream.wait_for_batch()
-    threading.Event().wait(moments.uniform(0, 2))
+    threading.Event().wait(moments.uniform(0, 2 if in_batch else _START_S))

@@ -181,8 +181,8 @@ def rows_of_copies(client: FrameClient) -> tuple[list[Row], int]:
             count += 1
             if row_id not in seen:
                 seen.add(row_id)
-                place = map(int, properties[PLACE].split("-"))
-                rows.append(Row(*place, bytes(message.body)))
+                source, offset = map(int, properties[PLACE].split("-"))
+                rows.append(Row(source, offset, bytes(message.body)))
     return rows, count
 
 

@@ -22,7 +22,7 @@ from spark.sources.registration import register
 
 PLACE: Final = "place"
 SETTINGS: dict[str, bool | float | int | str | None] = {
-    **{name: value for name, value in LOCAL.items() if "daemon" not in name},
+    **LOCAL,
     **NO_CALL_SITES,
     **PLAIN_PLANS,
     # Executors that are killed are started again, and their tasks.

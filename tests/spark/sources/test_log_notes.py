@@ -194,6 +194,20 @@ class TestWhatIsNotConfirmed:
         assert records_of(found) == first.places[:7]
         assert not kinds_of(found)
 
+    @pytest.mark.parametrize("more", [1, 4, 90, 150])
+    def test_within_a_record(self, tmp_path: Path, more: int) -> None:
+        """Java's slaves take the log in pieces. Damage before it is told."""
+        log = written_log(60, sizes=(100,))
+        log.data[log.places[20][0] + 5] ^= 1
+        store = store_of(tmp_path, log)
+        (store / "epochFileCheckpoint").touch()
+        checkpoint = StoreCheckpoint(store / "checkpoint")
+        checkpoint.confirm_offset = log.places[30][0] + more
+        checkpoint.flush()
+        (found,) = all_of(store, is_live=True)
+        assert found.records == log.places[:20] + log.places[21:30]
+        assert kinds_of([found]) == [("bytes", *log.places[20])]
+
     def test_not_known(self, tmp_path: Path) -> None:
         """Nothing was confirmed yet, or its checkpoint does not say."""
         log = written_log(9)

@@ -26,7 +26,8 @@ UNANSWERED = (7, 8)
 
 
 def ledger_and_rows() -> tuple[Ledger, list[Row]]:
-    ledger, rows = Ledger(), []
+    ledger = Ledger()
+    rows: list[Row] = []
     for number in range(20):
         queue = number % QUEUES
         if number in UNANSWERED:
