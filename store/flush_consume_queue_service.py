@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ipc.clock import Clock
@@ -39,7 +40,8 @@ class _Mark(NamedTuple):
     units: int
 
 
-class LightUnits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LightUnits:
     """Units of light queues that are in no file yet."""
 
     count: Callable[[], tuple[int, int]]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ipc.unwritten_units import MOST_OF_QUEUE
+from store import light_queue_files
 from store.clean_consume_queue_service import clean_table
 from store.errors import DiskFullError
 from store.flush_consume_queue_service import FlushConsumeQueueService, LightUnits
@@ -27,7 +28,7 @@ from tests.store.test_light_queue_files import (
 )
 from tests.support.manual_clock import ManualClock
 
-A, B = "%LMQ%a", "%LMQ%b"
+A, B, C = "%LMQ%a", "%LMQ%b", "%LMQ%d"
 PER_FILE = FILE_SIZE // CQ_UNIT_SIZE
 
 
@@ -65,6 +66,24 @@ def test_units_are_put_together_or_not_at_all(
     assert side.reader.read_units(B, 0, 0, 100)[: len(units)] == units
 
 
+def test_a_full_disk_uses_up_no_places_of_new_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(light_queue_files, "MOST_NEW_FILES", 3)
+    side, twins = light_side(tmp_path)
+    side.table.append_runs([twins.run(A, 32), twins.run(B, CAPACITY - 32)])
+    run = twins.run(C, 1)
+    with monkeypatch.context() as patched:
+        fill_disk(patched)
+        for _ in range(3):
+            with pytest.raises(DiskFullError):
+                side.table.append_runs([run])
+    side.table.append_runs([run])
+    assert waiting(side, C) == 1
+    side.write_out()
+    assert new_files(side) == 0
+
+
 def test_a_file_that_is_gone_moves_no_units(tmp_path: Path) -> None:
     side, twins = light_side(tmp_path)
     side.table.append_runs([twins.run(A, 40)])
@@ -75,6 +94,11 @@ def test_a_file_that_is_gone_moves_no_units(tmp_path: Path) -> None:
     side.files.forget(A, 0)
     assert read_by_store(A, 38, 5, side) == b""
     assert read_by_store(A, 40, 5, side) == run.units
+
+
+def new_files(side: Side) -> int:
+    assert isinstance(side.files, LightQueueFiles)
+    return side.files._new_files
 
 
 def over_a_file_end(root: Path) -> tuple[Side, Twins]:
@@ -95,6 +119,7 @@ def test_a_full_disk_does_not_keep_a_queue_from_being_deleted(
         assert side.table.delete_topic(A) == 1
     assert waiting(side, A) == 0
     assert side.snapshot() == {}
+    assert new_files(side) == 0
     twins.following[A] = 0
     side.table.append_runs([twins.run(A, 1)])
     assert side.rows.offsets(A, 0) == (0, 1)
@@ -114,6 +139,7 @@ def test_a_full_disk_does_not_keep_a_file_from_being_deleted(
     side.table.append_runs([twins.run(A, 1)])
     side.write_out()
     assert list(side.snapshot()) == [f"{A}/0/{FILE_SIZE:020}"]
+    assert new_files(side) == 0
     assert side.reader.read_units(A, 0, PER_FILE, 2) == units
 
 
