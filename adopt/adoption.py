@@ -101,6 +101,10 @@ class Work(ABC):
     def is_left_out(self, state: AdoptionState, path: Path) -> bool:
         """Whether a path below the source is not copied."""
 
+    def needs(self, _state: AdoptionState) -> int:
+        """Bytes that the steps write, besides copies."""
+        return 0
+
     @abstractmethod
     def compare(self, state: AdoptionState) -> Comparison:
         """The last step."""
@@ -140,8 +144,10 @@ class Work(ABC):
                 if begun is None:
                     raise StoreError(f"{self.target}: nothing was begun here")
                 state = begun
-                if not self.in_place:
-                    check_room(self._files(state), self.target)
+                needs = self.needs(state)
+                if needs or not self.in_place:
+                    files = [] if self.in_place else self._files(state)
+                    check_room(files, self.target, needs)
                 save_state(self.target, state)
             elif begun is not None and not state.same_source(begun):
                 raise StoreError(
