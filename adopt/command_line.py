@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from adopt.adoption import Adoption, Comparison, name_aside, now_ms
+from adopt.copied_files import check_one_disk
 from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
 from adopt.progress import Bar
 from adopt.state import OURS, ROCKSDB, AdoptionState, load_state, new_state
-from adopt.store_survey import ConfigPlace, Kind, StoreFacts, survey_store
+from adopt.store_survey import MOVED, ConfigPlace, Kind, StoreFacts, survey_store
 from adopt.way_back import WayBack, notes_back, problems_back
 from conf.installation import enter_program
 from store import dledger_import
@@ -142,6 +143,8 @@ def _go_back(facts: StoreFacts, target: Path | None, bar: Bar) -> int:
 def _do(facts: StoreFacts, target: Path, direction: str, names: tuple[str, str], bar: Bar) -> int:
     work = _work(direction)(facts.root, target, bar)
     work.check_target()
+    if work.in_place:
+        check_one_disk(target, MOVED)
     begun = new_state(
         facts,
         direction,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -74,6 +74,17 @@ def check_room(files: list[Copied], target: Path, more: int = 0) -> int:
             "disk (--in-place copies nothing)"
         )
     return needed
+
+
+def check_one_disk(root: Path, moved: Iterable[str]) -> None:
+    """In place, things are moved aside, which goes within a file system only. Raises StoreError."""
+    device = root.stat().st_dev
+    for path in sorted({path for name in moved for path in root.glob(name)}):
+        if path.lstat().st_dev != device:
+            raise StoreError(
+                f"{path}: on another disk than {root}: it cannot be moved aside there; say --to "
+                "another directory"
+            )
 
 
 def _is_copied(file: Copied, target: Path) -> bool:

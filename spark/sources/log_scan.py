@@ -36,16 +36,12 @@ from store.message_codec import (
     record_head,
 )
 from store.record_walk import RecordParts, announced_size, good_parts
+from store.search_budget import SearchBudget
 
 LONGEST_HEAD: Final = record_head(HOSTS_V6_FLAGS).size
 LOST_REASON: Final = "no broker of the group had it: one that started put this in its place"
 LONGEST_RECORD: Final = 64 << 20
 """Bytes; a longer one is not read, whatever it says."""
-_FREE: Final = 64 << 20
-_A_BYTE: Final = 4
-"""Bytes that look like records and are none are read for nothing: _FREE of them, and _A_BYTE more
-for each byte of the file that lies before. A client may have made many such, each within the one
-before; beyond that a record is not believed."""
 _FIRST_STEP: Final = 64 << 10
 """Bytes of the first walk behind damage: each costs as much as its bytes, however soon it ends."""
 
@@ -130,7 +126,7 @@ class LogFileScan:
         self._longest_record = longest_record
         self._believed = BelievedTime(now_ms)
         self._step = _FIRST_STEP
-        self._for_nothing = 0
+        self._budget = SearchBudget(0)
 
     def run(self) -> Iterator[Run | Damage]:
         """Records and damage, in their order. Raises SourceError: the file cannot be read, for
@@ -198,13 +194,13 @@ class LogFileScan:
             reason = f"a record of {needed} bytes: more than maxRecordBytes"
             return RecordCheck(RecordKind.INVALID, needed, reason)
         cost = needed + (WINDOW if at + needed > self._window.loaded_end else 0)
-        if self._for_nothing + cost > _FREE + _A_BYTE * at:
+        if not self._budget.allows(at, cost):
             return RecordCheck(RecordKind.INVALID, 0, "bytes that look like too many records")
         view, base = self._window.view(at, max(needed, BLANK_SIZE))
         limit, phy_offset = self._file.size - base, self._file.start + at
         found = check_record(view, at - base, limit, phy_offset, check_crc=True)
         if found.kind is RecordKind.INVALID:
-            self._for_nothing += cost
+            self._budget.spend(cost)
         return found
 
     # -- damage --------------------------------------------------------------------------------

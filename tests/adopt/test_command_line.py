@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,26 @@ def test_a_copy_is_never_made_in_the_store_itself(
     assert main([str(place), "--to", str(target)]) == REFUSED
     assert "the store itself; name a directory beside it, or --in-place" in capsys.readouterr().out
     assert snapshot(place) == before
+
+
+@pytest.mark.parametrize("words", [[], ["--to-rocksdb"]], ids=["ours", "rocksdb"])
+def test_what_lies_on_another_disk_is_not_moved_aside(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """It was refused by the kernel in the last step but one, and by each further try."""
+    place = copied(golden / "clean", tmp_path / "own")
+    if words:
+        assert main([str(place), "--in-place"]) == DONE
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert os.stat(other).st_dev != place.stat().st_dev
+        shutil.copytree(place / "config", Path(other, "config"))
+        shutil.rmtree(place / "config")
+        (place / "config").symlink_to(Path(other, "config"))
+        before = snapshot(place)
+        assert main([str(place), "--in-place", *words]) == REFUSED
+        assert "on another disk" in capsys.readouterr().out
+        assert snapshot(place) == before
+        assert main([str(place), "--to", str(tmp_path / "new"), *words]) == DONE
 
 
 @pytest.mark.parametrize("below", ["", "new"])
