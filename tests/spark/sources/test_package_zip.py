@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -95,6 +96,33 @@ def test_names_and_places_that_do_not_go(
     )
     assert package_zip.main([str(tmp_path / "nowhere" / "a.zip")]) == 1
     assert f"{tmp_path}/nowhere/a.zip: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that cannot be read; a target that cannot be replaced; a program that is stopped."""
+    (tmp_path / "home" / "spark").mkdir(parents=True)
+    (tmp_path / "home" / "spark" / "one.py").write_text("1")
+    (tmp_path / "home" / "spark" / "two.py").symlink_to(tmp_path / "gone")
+    target = tmp_path / "out" / "a.zip"
+    target.parent.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"two\.py"):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert not list(target.parent.iterdir())
+    (tmp_path / "home" / "spark" / "two.py").unlink()
+    target.mkdir()
+    with pytest.raises(IsADirectoryError):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert list(target.parent.iterdir()) == [target]
+    target.rmdir()
+
+    def stopped(home: Path) -> Iterator[Path]:
+        yield home / "spark" / "one.py"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(package_zip, "modules", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert not list(target.parent.iterdir())
 
 
 @pytest.mark.slow
