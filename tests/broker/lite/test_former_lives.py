@@ -116,6 +116,31 @@ def test_what_is_not_in_the_masters_table_has_ended(tmp_path: Path) -> None:
     assert slave.query_offset("G", LMQ, 0) == 1, "another life's, lower"
 
 
+def test_nor_after_a_cut_of_the_slaves_log(tmp_path: Path) -> None:
+    slave = manager(tmp_path)
+    slave.merge_from_master({f"{LMQ}@G": {0: 5}, "T@G": {0: 5}}, {})
+    slave.replace_from_master({})
+    assert slave.query_offset("G", LMQ, 0) is None
+    assert slave.query_offset("G", "T", 0) == 5
+
+
+def test_light_queues_of_applications_are_none_of_lite_topics(tmp_path: Path) -> None:
+    """A slave takes commits of their groups while its master is away."""
+    queue = "%LMQ%$SYS%clients"
+    slave = manager(tmp_path)
+    slave.commit_offset("x", "G", queue, 0, 5)
+    slave.merge_from_master({f"{queue}@G": {0: 2}}, {})
+    assert slave.query_offset("G", queue, 0) == 5
+    slave.merge_from_master({}, {})
+    assert slave.query_offset("G", queue, 0) == 5
+    assert not slave.lite_keys()
+    (tmp_path / "master").mkdir()
+    master = manager(tmp_path / "master")
+    master.commit_offset("x", "G", queue, 0, 2)
+    master.raise_to({f"{queue}@G": {0: 5}}, lambda *_queue: 9)
+    assert master.query_offset("G", queue, 0) == 5
+
+
 def test_a_master_that_comes_back_takes_nothing_of_lite_topics_from_its_slave(
     tmp_path: Path,
 ) -> None:
