@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.lite.former_lives import FormerLives
 from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from remoting.lite_names import to_lmq_name
+from store.errors import QueueDamagedError
 from tests.broker.lite.served_world import PARENT, RECORD, LiteServed
 
 LMQ = to_lmq_name(PARENT, "s")
@@ -92,6 +94,22 @@ def test_a_queue_that_cannot_be_read_now_is_looked_at_later(world: LiteServed) -
     assert not world.former_lives.is_former("G", LMQ)
     world.send("s")
     assert world.former_lives.is_former("G", LMQ)
+
+
+def test_a_queue_that_is_being_rebuilt_is_looked_at_later() -> None:
+    """Whoever asks is the loop: nothing may be raised."""
+    places: list[int] = []
+
+    def first_place(_lmq: str) -> int:
+        if not places:
+            raise QueueDamagedError("being rebuilt")
+        return places[0]
+
+    lives = FormerLives(first_place)
+    lives.begin({f"{LMQ}@G"}, 100)
+    assert not lives.is_former("G", LMQ)
+    places.append(100)
+    assert lives.is_former("G", LMQ)
 
 
 # -- the table -------------------------------------------------------------------------------------
