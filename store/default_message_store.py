@@ -446,13 +446,11 @@ class DefaultMessageStore:
     def _build_queue_flush(self) -> FlushConsumeQueueService:
         return FlushConsumeQueueService(
             self._config,
-            self._derived.flush_queues,
+            self._derived,
             self._clock,
             dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
             dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,
-            unwritten_units=self._derived.unwritten_units,
-            write_units=self._derived.write_units,
             begins_with_all=(
                 self._progress.checkpoint.logics_physical_offset < self._counters[DISPATCHED_OFFSET]
             ),

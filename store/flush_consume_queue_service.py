@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
@@ -37,32 +37,42 @@ class _Mark(NamedTuple):
     units: int
 
 
+class FlushedQueues(Protocol):
+    """All queues."""
+
+    def flush_queues(self, least_pages: int) -> int:
+        """Flush the queues with that many new pages; 0 = all. Raises FlushFailedError."""
+
+    def unwritten_units(self) -> tuple[int, int]:
+        """Of the units of light queues, in the order of the log: how many were ever built, and how
+        many of these, from the first on, are in files."""
+
+    def write_units(self, until: int) -> None:
+        """Have the first `until` of them in files. Raises DiskFullError, StoreError."""
+
+
 class FlushConsumeQueueService(ServiceThread):
     """The service. A failed fdatasync ends it: see ServiceThread.on_failure."""
 
     def __init__(
         self,
         config: MessageStoreConfig,
-        flush: Callable[[int], int],
+        queues: FlushedQueues,
         clock: Clock,
         *,
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int, int], None],
-        unwritten_units: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        write_units: Callable[[int], None] = lambda _until: None,
         begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """flush(least_pages): flushes the queues with that many new pages; 0 = all.
-        dispatched_offset: log position up to which units are built. dispatched_timestamp: store
+        """dispatched_offset: log position up to which units are built. dispatched_timestamp: store
         time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
         position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
-        unwritten_units, write_units: see DerivedFiles.
         begins_with_all: there are units that the checkpoint does not know to be on disk; they are
         flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
-        self._flush = flush
+        self._queues = queues
         self._clock = clock
         self._interval_ms = config.flush_interval_consume_queue
         self._least_pages = config.flush_consume_queue_least_pages
@@ -73,8 +83,6 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
-        self._unwritten_units = unwritten_units
-        self._write_units = write_units
         self._earlier: _Mark | None = None
         """Of the last thorough flush."""
         self._is_due = begins_with_all
@@ -106,7 +114,7 @@ class FlushConsumeQueueService(ServiceThread):
         elif is_time:
             self._flush_thoroughly(self._mark(), self._earlier)
         else:
-            self._flush(self._least_pages)
+            self._queues.flush_queues(self._least_pages)
 
     def flush_all(self) -> None:
         """Write and flush every queue, then the checkpoint. Raises FlushFailedError,
@@ -118,19 +126,19 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = self._clock.monotonic_ms()
         offset = self._last_thorough_offset = self._dispatched_offset()
         # Units that are built meanwhile are counted, and their records are not.
-        return _Mark(offset, self._dispatched_timestamp(), self._unwritten_units()[0])
+        return _Mark(offset, self._dispatched_timestamp(), self._queues.unwritten_units()[0])
 
     def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
         """written: what must be in files."""
         try:
             if written is not None:
-                self._write_units(written.units)
+                self._queues.write_units(written.units)
         except DiskFullError as error:
             if written is now:
                 raise
             log.warning("light queues are written later: %s", error)
-        in_files = self._unwritten_units()[1]
-        self._flush(0)
+        in_files = self._queues.unwritten_units()[1]
+        self._queues.flush_queues(0)
         flushed = next(
             (mark for mark in (now, self._earlier) if mark is not None and mark.units <= in_files),
             None,

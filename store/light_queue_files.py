@@ -69,7 +69,7 @@ class LightQueueFiles(ConsumeQueueFiles):
             return False
         if units.count(row) + count > MOST_OF_QUEUE:
             self._write_out(row)
-        if not units.count(row) and self._begins_file(queue_offset):
+        if not units.count(row) and _begins_file(queue_offset, self.file_size):
             if self._new_files >= MOST_NEW_FILES:
                 return False
             self._new_files += 1
@@ -144,10 +144,7 @@ class LightQueueFiles(ConsumeQueueFiles):
     def _clear(self, row: int, first: int) -> None:
         """The units of a queue, from the queue offset `first` on, wait no longer."""
         self._units.clear(row)
-        self._new_files -= self._begins_file(first)
-
-    def _begins_file(self, queue_offset: int) -> bool:
-        return queue_offset * UNIT_SIZE % self.file_size == 0
+        self._new_files -= _begins_file(first, self.file_size)
 
     def _write_once(self, key: tuple[str, int, int], at: int, data: bytes) -> bool:
         """Write to a file that is there, which is not kept open: its next turn is far off. False:
@@ -220,3 +217,7 @@ class LightQueueFiles(ConsumeQueueFiles):
             else:
                 self._write_out(row)
         super().delete(topic, queue_id, start)
+
+
+def _begins_file(queue_offset: int, file_size: int) -> bool:
+    return queue_offset * UNIT_SIZE % file_size == 0

@@ -137,10 +137,6 @@ class StoredQueueTable(ABC, Generic[QueueT]):
             if queue.is_dirty:
                 self._dirty[queue] = None
 
-    def note_dirty(self, queue: QueueT) -> None:
-        """There is something to flush. Under the lock."""
-        self._dirty[queue] = None
-
     # -- deletion ------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> int:

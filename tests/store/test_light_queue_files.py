@@ -61,8 +61,17 @@ class Side:
         self.reader = GenerationAwareReader(reader, rows)
 
     def write_out(self) -> None:
+        self.write_units(self.units.end)
+
+    def flush_queues(self, least_pages: int) -> int:
+        return self.table.flush(least_pages)
+
+    def unwritten_units(self) -> tuple[int, int]:
+        return self.units.end, self.units.begin
+
+    def write_units(self, until: int) -> None:
         if isinstance(self.files, LightQueueFiles):
-            self.files.write_out(self.units.end, self.table.lock)
+            self.files.write_out(until, self.table.lock)
 
     def queues(self) -> dict[str, tuple[object, ...]]:
         """What the store knows of its queues, and what others are told."""
@@ -354,17 +363,13 @@ def test_the_checkpoint_promises_what_is_in_files(tmp_path: Path, seed: int) -> 
     side, clock = twins.light, ManualClock()
     promised: list[int] = []
     all_runs: list[UnitRun] = []
-    assert isinstance(side.files, LightQueueFiles)
-    files = side.files
     service = FlushConsumeQueueService(
         MessageStoreConfig(flush_consume_queue_thorough_interval=1),
-        side.table.flush,
+        side,
         clock,
         dispatched_offset=lambda: twins.phy,
         dispatched_timestamp=lambda: twins.phy,
         on_flushed=lambda _timestamp, offset: promised.append(offset),
-        unwritten_units=lambda: (side.units.end, side.units.begin),
-        write_units=lambda until: files.write_out(until, side.table.lock),
     )
     for _ in range(40):
         runs = [twins.run(lot.choice(NAMES), 1) for _ in range(lot.randrange(12))]
