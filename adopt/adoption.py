@@ -60,6 +60,7 @@ from store.store_lock import StoreLock
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 Step = Callable[[AdoptionState], None]
 _ASIDE: Final = "adopt.aside."
+_LONGEST_NAME: Final = 255
 _HOST: Final = encode_host("127.0.0.1", 10911)
 _REPLACED: Final = tuple(name for each in JSON_NAMES for name in (each, f"{each}.bak"))
 _DATABASES: Final = (
@@ -101,6 +102,10 @@ class Work(ABC):
     def is_left_out(self, state: AdoptionState, path: Path) -> bool:
         """Whether a path below the source is not copied."""
 
+    def needs(self, _state: AdoptionState) -> int:
+        """Bytes that the steps write, besides copies."""
+        return 0
+
     @abstractmethod
     def compare(self, state: AdoptionState) -> Comparison:
         """The last step."""
@@ -140,8 +145,10 @@ class Work(ABC):
                 if begun is None:
                     raise StoreError(f"{self.target}: nothing was begun here")
                 state = begun
-                if not self.in_place:
-                    check_room(self._files(state), self.target)
+                needs = self.needs(state)
+                if needs or not self.in_place:
+                    files = [] if self.in_place else self._files(state)
+                    check_room(files, self.target, needs)
                 save_state(self.target, state)
             elif begun is not None and not state.same_source(begun):
                 raise StoreError(
@@ -295,7 +302,7 @@ class Adoption(Work):
         ends = [
             (topic, queue_id, following)
             for topic, queue_id, _, end, following in state.queues
-            if following > end and is_safe_topic(topic)
+            if following > end and is_safe_topic(topic) and len(topic.encode()) <= _LONGEST_NAME
         ]
         if ends:
             write_queue_ends(self.target, ends)

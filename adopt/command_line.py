@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from adopt.adoption import Adoption, Comparison, name_aside, now_ms
+from adopt.copied_files import check_one_disk
 from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
 from adopt.progress import Bar
 from adopt.state import OURS, ROCKSDB, AdoptionState, load_state, new_state
-from adopt.store_survey import ConfigPlace, Kind, StoreFacts, survey_store
+from adopt.store_survey import MOVED, ConfigPlace, Kind, StoreFacts, survey_store
 from adopt.way_back import WayBack, notes_back, problems_back
 from conf.installation import enter_program
 from store import dledger_import
@@ -62,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, bar: Bar) -> int:
     root: Path = options.directory
+    if options.to is not None:
+        _check_place(root, options.to)
     target: Path | None = root if options.in_place else options.to
     state = load_state(target) if target is not None else None
     if options.in_place and state is not None:
@@ -85,6 +88,15 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
         return _import_dledger(options)
     assert target is not None, "shown only, without one"
     return _adopt(facts, plan, target, names, bar)
+
+
+def _check_place(root: Path, target: Path) -> None:
+    """Raises StoreError: --to is no place for a copy."""
+    if root.resolve() == target.resolve():
+        raise StoreError(f"{target}: the store itself; name a directory beside it, or --in-place")
+    there = next(each for each in (target, *target.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise StoreError(f"{target}: {there} is not a directory; name one that does not exist")
 
 
 def _check_goes_on(options: argparse.Namespace, state: AdoptionState) -> None:
@@ -131,6 +143,8 @@ def _go_back(facts: StoreFacts, target: Path | None, bar: Bar) -> int:
 def _do(facts: StoreFacts, target: Path, direction: str, names: tuple[str, str], bar: Bar) -> int:
     work = _work(direction)(facts.root, target, bar)
     work.check_target()
+    if work.in_place:
+        check_one_disk(target, MOVED)
     begun = new_state(
         facts,
         direction,
@@ -160,7 +174,8 @@ def _finish(found: Comparison, target: Path, direction: str) -> int:
         _say(f"{target}: not finished: counts differ, no broker starts on it")
         return DIFFERENT
     broker = "bin/mqbroker" if direction == OURS else "the Java broker, storeType=defaultRocksDB,"
-    _say(f"{target}: done; start {broker} with storePathRootDir={target}, no storePathCommitLog")
+    root = target.absolute()
+    _say(f"{target}: done; start {broker} with storePathRootDir={root}, no storePathCommitLog")
     return DONE
 
 

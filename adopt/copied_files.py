@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -62,17 +62,29 @@ def _walk(root: Path, below: Path, is_left_out: Callable[[Path], bool]) -> Itera
             )
 
 
-def check_room(files: list[Copied], target: Path) -> int:
-    """How much is needed. Raises DiskFullError: more than there is."""
-    needed = sum(each.on_disk for each in files if not _is_copied(each, target)) + SPARE
+def check_room(files: list[Copied], target: Path, more: int = 0) -> int:
+    """How much is needed, `more` bytes besides the files. Raises DiskFullError: more than there
+    is."""
+    needed = sum(each.on_disk for each in files if not _is_copied(each, target)) + more + SPARE
     there = next(each for each in (target, *target.absolute().parents) if each.is_dir())
     free = shutil.disk_usage(there).free
     if needed > free:
         raise DiskFullError(
-            f"{target}: {needed} bytes are needed, {free} are free: free some, name another disk, "
-            "or adopt it --in-place"
+            f"{target}: {needed} bytes are needed, {free} are free: free some, or name another "
+            "disk (--in-place copies nothing)"
         )
     return needed
+
+
+def check_one_disk(root: Path, moved: Iterable[str]) -> None:
+    """In place, things are moved aside, which goes within a file system only. Raises StoreError."""
+    device = root.stat().st_dev
+    for path in sorted({path for name in moved for path in root.glob(name)}):
+        if path.lstat().st_dev != device:
+            raise StoreError(
+                f"{path}: on another disk than {root}: it cannot be moved aside there; say --to "
+                "another directory"
+            )
 
 
 def _is_copied(file: Copied, target: Path) -> bool:

@@ -11,10 +11,10 @@ Tested by tests/adopt/test_log_survey.py.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -98,6 +98,35 @@ def survey_log(
     return found
 
 
+class Place(NamedTuple):
+    """One record's place in one queue."""
+
+    queue: QueueName
+    queue_offset: int
+    number: int
+    """Queue offsets that it takes."""
+    at: int
+    size: int
+    message: Message
+
+
+def walk_places(directory: Path, end_offset: int, progress: Progress) -> Iterator[Place]:
+    """Of all records of a log that was surveyed, in its order. Raises StoreError."""
+    files = _check_files(directory, list_store_files(directory))
+    for number, file in enumerate(files):
+        with MappedFile.open(file.path, file.start_offset) as mapped, mapped.view() as view:
+            position = 0
+            while (at := file.start_offset + position) < end_offset:
+                check = check_record(view, position, len(view), at, check_crc=False)
+                if check.kind is not RecordKind.MESSAGE:
+                    break
+                message = decode_record(view, position)[0]
+                for queue, queue_offset, taken in _places_of(message):
+                    yield Place(queue, queue_offset, taken, at, check.size, message)
+                position += check.size
+        progress((number + 1) * file.size, len(files) * file.size)
+
+
 def _check_files(directory: Path, files: list[StoreFile]) -> list[StoreFile]:
     for before, file in itertools.pairwise(files):
         if file.size != files[0].size or file.start_offset != before.start_offset + before.size:
@@ -140,13 +169,19 @@ def _count(found: LogSurvey, message: Message, is_known: bool) -> None:
         for text in message.body.split(b","):
             if text.isdigit() and len(text) < 20:
                 found.open_halves.discard((half, int(text)))
+    for name, place, number in _places_of(message):
+        _add(found, name, place, number, is_known)
+
+
+def _places_of(message: Message) -> Iterator[tuple[QueueName, int, int]]:
+    """Queues, queue offsets in them, and how many offsets are taken there."""
     if message.sys_flag & TRANSACTION_MASK not in _COUNTED:
         return
     number = inner_num(message.sys_flag, message.properties)
-    _add(found, (topic, message.queue_id), offset, number, is_known)
-    if topic_allows_lmq(topic):
+    yield (message.topic, message.queue_id), message.queue_offset, number
+    if topic_allows_lmq(message.topic):
         for name, place in lmq_places(message.properties).items():
-            _add(found, (name, 0), place, 1, is_known)
+            yield (name, 0), place, 1
 
 
 def _add(found: LogSurvey, name: QueueName, offset: int, number: int, is_known: bool) -> None:

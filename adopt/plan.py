@@ -38,6 +38,8 @@ class Plan:
     problems: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    in_place: bool = True
+    """Whether it can be done there."""
 
     @property
     def is_needed(self) -> bool:
@@ -49,12 +51,11 @@ def make_plan(facts: StoreFacts, broker_name: str, cluster: str, *, skip_damaged
     """broker_name, cluster: empty where they are not known; pops need them."""
     plan = Plan()
     if facts.locked:
-        plan.problems.append(
-            f"{facts.root}: a broker has it open; stop it (mqshutdown broker), or name a copy"
-        )
+        plan.problems.append(in_use(facts))
     if facts.kind is Kind.DLEDGER:
+        plan.in_place = False
         plan.steps.append(
-            "the entries of DLedger are rewritten as a log of ours, in another directory (--to); "
+            "the entries of DLedger are rewritten as a log of ours, with other places in it; "
             "queue offsets and consumer offsets stay as they are"
         )
         return plan
@@ -68,6 +69,14 @@ def make_plan(facts: StoreFacts, broker_name: str, cluster: str, *, skip_damaged
     plan.steps += _steps(facts)
     plan.notes += _notes(facts)
     return plan
+
+
+def in_use(facts: StoreFacts) -> str:
+    """Of a store whose broker runs."""
+    return (
+        f"{facts.root}: a broker has it open; stop it (mqshutdown broker, Java's own for a Java "
+        "broker) and wait until its process has ended, or name a copy"
+    )
 
 
 def _config_problems(facts: StoreFacts) -> Iterator[str]:
@@ -130,7 +139,7 @@ def _steps(facts: StoreFacts) -> Iterator[str]:
 
 
 def _notes(facts: StoreFacts) -> Iterator[str]:
-    if facts.killed:
+    if facts.killed and not facts.locked:
         yield "the broker was not stopped in an orderly way: the first start recovers the log"
     if facts.log is not None and facts.log.behind:
         yield f"{facts.log.behind}: what lies behind is not counted; the first start looks after it"
@@ -178,7 +187,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.problems:
         yield from (f"cannot be adopted: {text}" for text in plan.problems)
     elif plan.is_needed:
-        yield "what --to DIRECTORY or --in-place will do:"
+        yield f"what --to DIRECTORY{' or --in-place' if plan.in_place else ''} will do:"
         yield from (f"  {text}" for text in plan.steps)
     else:
         yield "a broker of ours opens it as it is: start bin/mqbroker with the same settings"

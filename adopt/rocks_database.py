@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -68,14 +68,16 @@ class RocksDatabase:
         StoreError."""
         if family not in self.families:
             return
+        table, key = self._database.get_column_family(family), None
         try:
-            for key, value in self._database.get_column_family(family).items():
+            for key, value in table.items():
                 if len(value) > MAX_VALUE:
                     raise StoreError(
                         f"{self.directory}: a value of {len(value)} bytes in {family!a}: RocketMQ "
                         f"writes none above {MAX_VALUE}; this is not its database"
                     )
                 yield key, value
+            _check_end(table, key)
         except StoreError:
             raise
         except Exception as error:
@@ -99,10 +101,24 @@ class RocksDatabase:
         self.close()
 
 
+def _check_end(table: Any, last: bytes | None) -> None:
+    """Raises what the library's iterator keeps to itself: it ends at a damaged block as at the end
+    of the table."""
+    place = table.iter()
+    if last is None:
+        place.seek_to_first()
+    else:
+        place.seek(last)
+        place.next()
+    place.status()
+
+
 def write_database(directory: Path, families: dict[str, Iterable[Entry]]) -> None:
     """A new database, durable when it returns; the families are flushed in the order named, so that
     what refers to others comes last. Raises StoreError, OSError."""
     library = _library()
+    without_log = library.WriteOptions()
+    without_log.disable_wal = True
     directory.mkdir(parents=True)
     database = library.Rdict(
         str(directory),
@@ -112,15 +128,26 @@ def write_database(directory: Path, families: dict[str, Iterable[Entry]]) -> Non
     try:
         handles = {name: database.get_column_family(name) for name in families}
         for name, entries in families.items():
-            handle = handles[name]
+            # Nothing counts before the flush: a log of what is written would only double it.
+            handles[name].set_write_options(without_log)
             for key, value in entries:
-                handle[key] = value
-            handle.flush(True)
+                _try(directory, handles[name].put, key, value)
+            _try(directory, handles[name].flush, True)
         handles.clear()
     finally:
         database.close()
     for name in ("rocksdict-config.json",):
         (directory / name).unlink(missing_ok=True)
+
+
+def _try(directory: Path, write: Callable[..., None], *arguments: object) -> None:
+    try:
+        write(*arguments)
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise StoreError(
+            f"{directory}: RocksDB cannot write it: {text}; the same command goes on then"
+        ) from error
 
 
 def _library() -> ModuleType:
@@ -143,6 +170,9 @@ def _options(library: ModuleType, *, creates: bool = False) -> Any:
     table.set_format_version(5)
     options.set_block_based_table_factory(table)
     options.set_compression_type(library.DBCompressionType.none())
+    # What a kill cut off at the end of a log is none of its writer's promises; the default takes
+    # any damage for that.
+    options.set_wal_recovery_mode(library.DBRecoveryMode.tolerate_corrupted_tail_records())
     options.create_if_missing(creates)
     options.create_missing_column_families(creates)
     return options

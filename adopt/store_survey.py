@@ -40,6 +40,8 @@ QUEUE_DATABASES: Final = ("consumequeue", "consumequeue_rocksdb", "consumequeue_
 POP_DATABASE: Final = "kvStore"
 SHARED_DATABASE: Final = "rocksdbstore"
 """Of 5.5: timers, transactions and index; made at every start, used only if settings say so."""
+MOVED: Final = (*QUEUE_DATABASES, POP_DATABASE, SHARED_DATABASE, "config/*")
+"""Among these is what work in place moves aside."""
 _MAX_SMALL: Final = 16 << 20
 """Bytes of a file that is only looked at."""
 _AUTH: Final = ("users", "acls")

@@ -2,8 +2,9 @@
 
     copy     (--to) all files but consume queues and JSON tables
     tables   topics, groups and offsets as the databases of config v1
-    queues   a database with where those queues go on that have no message any more; Java's start
-             builds the units from the log, all of it as the checkpoint says
+    queues   a database with all units of the consume queues, and where each goes on: Java's start
+             builds none (5.5 would look at the last ten files of the log only; 5.3 reads its timers
+             meanwhile, and delivered those twice that were waiting)
     aside    (--in-place) consume queues and JSON tables, moved to adopt.aside.<n>: Java merges JSON
              that is newer than its databases, and reads nothing of ours
     compare  what the databases say with what was counted
@@ -18,27 +19,34 @@ Tested by tests/adopt/test_way_back.py; with Java's broker by tests/interop/test
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from adopt.adoption import Comparison, Step, Work
 from adopt.config_tables import JSON_NAMES, V1_NAMES, read_json, read_v1, v1_databases
-from adopt.log_survey import survey_log
-from adopt.rocks_codec import CHECKPOINT_TOPIC, Bound, encode_bound
+from adopt.log_survey import LogSurvey, survey_log
+from adopt.plan import in_use
+from adopt.queue_units import BATCH_QUEUES, QueueUnits
+from adopt.rocks_codec import (
+    CHECKPOINT_TOPIC,
+    Bound,
+    encode_bound,
+    encode_unit,
+    encode_unit_key,
+)
 from adopt.rocks_database import Entry, is_database, write_database
-from adopt.rocks_queues import read_bounds
+from adopt.rocks_queues import count_units, read_bounds
 from adopt.state import AdoptionState
 from adopt.store_survey import ConfigPlace, Kind, StoreFacts
-from store.dledger.source_queues import read_queue_ends
 from store.dledger.unfinished_import import QUEUES_NAME
 from store.mapped_file import sync_directory
 
 _QUEUES: Final = "consumequeue"
 _MADE: Final = ".mqadopt.part"
 _NAMED: Final = 5
-_FILES_OF_55: Final = 10
-"""commitLogRecoverMaxNum, if nobody sets it; 5.3 has no such bound."""
+_UNIT: Final = 64
+"""Bytes of a unit in a database, besides its topic."""
 
 
 def problems_back(facts: StoreFacts) -> Iterator[str]:
@@ -54,7 +62,7 @@ def problems_back(facts: StoreFacts) -> Iterator[str]:
     for name in V1_NAMES:
         if (facts.root / "config" / name).exists():
             yield f"{facts.root / 'config' / name}: in the way of a database; move it elsewhere"
-    if facts.killed:
+    if facts.killed and not facts.locked:
         yield (
             f"{facts.root}: it was not stopped in an orderly way: start bin/mqbroker on it once "
             "and stop it with mqshutdown, so that all that it had in memory is in the log"
@@ -67,19 +75,13 @@ def problems_back(facts: StoreFacts) -> Iterator[str]:
     if (facts.root / QUEUES_NAME).exists():
         yield f"{facts.root / QUEUES_NAME}: start bin/mqbroker on it once, which takes that over"
     if facts.locked:
-        yield f"{facts.root}: a broker has it open; stop it (mqshutdown broker), or name a copy"
+        yield in_use(facts)
 
 
 def notes_back(facts: StoreFacts) -> Iterator[str]:
     """What the operator should know."""
-    if (facts.root / "batchconsumequeue").is_dir():
+    if (facts.root / BATCH_QUEUES).is_dir():
         yield "topics with batch queues get plain units: Java's RocksDB queues know no others"
-    if facts.log is not None and facts.log.files > _FILES_OF_55:
-        yield (
-            f"5.5 builds queues from the last {_FILES_OF_55} files of a log only: set "
-            f"commitLogRecoverMaxNum={facts.log.files} for its first start, else messages of the "
-            "older files are in no queue"
-        )
     yield (
         "set storeType=defaultRocksDB, leave configManagerVersion at v1, and leave "
         "enableAcceleratedRecovery out until Java has been started and stopped once"
@@ -97,7 +99,7 @@ class WayBack(Work):
             "tables": self._write_tables,
             "tail": _nothing,
             "pops": _nothing,
-            "ends": self._write_bounds,
+            "ends": self._write_queues,
             "aside": self._move_aside,
         }
 
@@ -106,32 +108,32 @@ class WayBack(Work):
         is_table = path.parent == Path("config") and path.name.removesuffix(".bak") in JSON_NAMES
         return is_table or path == Path(_QUEUES)
 
+    def needs(self, state: AdoptionState) -> int:
+        """See Work: units, and again while RocksDB merges them."""
+        return sum(
+            2 * count * (_UNIT + len(topic.encode())) for topic, _, count, _, _ in state.queues
+        )
+
     def _write_tables(self, _state: AdoptionState) -> None:
         tables = read_json(self.source / "config")
         for name, families in v1_databases(tables).items():
             _make(self.target / "config" / name, dict(families))
 
-    def _write_bounds(self, state: AdoptionState) -> None:
-        """Before the first place of the log: Java takes none of these for a unit of today."""
-        ends = {(topic, queue_id): end for topic, queue_id, _, end, _ in state.queues}
-        bounds = [
-            Bound(topic, queue_id, True, 0, following - 1)
-            for topic, queue_id, following in self._queue_ends(state)
-            if following > ends.get((topic, queue_id), 0)
-        ]
-        # Java dispatches what is behind this place, and takes 0 where nothing is said: it would
-        # pass over the first record of a log that begins there.
-        bounds.append(Bound(CHECKPOINT_TOPIC, 0, True, -1, 0))
-        families: dict[str, list[Entry]] = {
-            "default": [],
-            "offset": sorted(encode_bound(bound) for bound in bounds),
-        }
+    def _write_queues(self, state: AdoptionState) -> None:
         self._keep_queues(state)
+        queues = self._queue_units(state)
+        families: dict[str, Iterable[Entry]] = {
+            "default": (
+                (encode_unit_key(key), encode_unit(unit))
+                for key, unit in queues.units(state.log_end, self.progress("writing the queues"))
+            ),
+            "offset": _bounds(queues, state.log_end),
+        }
         _make(self.target / _QUEUES, families)
 
-    def _queue_ends(self, state: AdoptionState) -> list[tuple[str, int, int]]:
+    def _queue_units(self, state: AdoptionState) -> QueueUnits:
         kept = self.target / state.aside / _QUEUES
-        return list(read_queue_ends(kept if kept.is_dir() else self.source / _QUEUES))
+        return QueueUnits(self.source, kept if kept.is_dir() else self.source / _QUEUES)
 
     def _keep_queues(self, state: AdoptionState) -> None:
         """In place, the database takes the name of the queues."""
@@ -150,20 +152,12 @@ class WayBack(Work):
             self.target / "commitlog", check_crc=True, progress=self.progress("comparing")
         )
         tables = read_v1(self.target / "config")
-        bounds = read_bounds(self.target / _QUEUES)
         differences = []
         if (log.records, log.end_offset) != (state.log_records, state.log_end):
             differences.append(f"{state.log_records} messages before, {log.records} now")
         if tables.counts() != state.tables or tables.damaged:
             differences.append(f"tables: {state.tables} before, {tables.counts()} now")
-        ends = {name: max(end, bounds.ends.get(name, 0)) for name, end in log.ends().items()}
-        ends = {**bounds.ends, **ends}
-        for topic, queue_id, following in self._queue_ends(state):
-            if ends.get((topic, queue_id), 0) != following:
-                differences.append(
-                    f"{topic} {queue_id}: next queue offset {following} before, "
-                    f"{ends.get((topic, queue_id), 0)} now"
-                )
+        differences += self._queue_differences(state, log)
         return Comparison(
             messages=(state.log_records, log.records),
             queues=(sum(each[2] > 0 for each in state.queues), len(log.queues)),
@@ -172,6 +166,40 @@ class WayBack(Work):
             check_points=0,
             differences=differences,
         )
+
+    def _queue_differences(self, state: AdoptionState, log: LogSurvey) -> Iterator[str]:
+        """Of each queue: units and end, by its files, or by the log, and as the database says."""
+        found, known = read_bounds(self.target / _QUEUES), self._queue_units(state)
+        show = self.progress("comparing the queues")
+        count_units(
+            self.target / _QUEUES, found, log.min_offset, log.end_offset, lambda: show(0, 0)
+        )
+        before = {
+            name: (count, known.ends[name])
+            for name, count in known.count(log.min_offset, log.end_offset)
+        }
+        for name, each in log.queues.items():
+            if name not in before and known.is_batch(name):
+                before[name] = (each.count, each.end)
+        now = {name: (found.units.get(name, 0), end) for name, end in found.ends.items()}
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                yield (
+                    f"{name[0]} {name[1]}: units and next queue offset before: {before.get(name)}, "
+                    f"now: {now.get(name)}"
+                )
+
+
+def _bounds(queues: QueueUnits, log_end: int) -> Iterator[Entry]:
+    """Once all units are written. Of a queue without any: before the first place of the log, so
+    that Java takes none of them for a unit of today."""
+    last = {**dict.fromkeys(queues.ends, (0, 0)), **queues.bounds}
+    bounds = [
+        Bound(*name, True, place, queues.ends.get(name, following) - 1)
+        for name, (place, following) in last.items()
+    ]
+    bounds.append(Bound(CHECKPOINT_TOPIC, 0, True, log_end, 0))
+    yield from sorted(encode_bound(bound) for bound in bounds)
 
 
 def _nothing(_state: AdoptionState) -> None:
@@ -183,7 +211,7 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _make(directory: Path, families: dict[str, list[Entry]]) -> None:
+def _make(directory: Path, families: Mapping[str, Iterable[Entry]]) -> None:
     """A database that is whole when it has its name; one that is there is of an earlier try."""
     made = directory.with_name(directory.name + _MADE)
     for each in (made, directory):

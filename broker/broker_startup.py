@@ -150,7 +150,7 @@ def check_settings(
         _validate_replication(options.ha, loaded.sources)
         _validate_controller_mode(options, loaded.sources)
         _validate_access(options, loaded.sources)
-        _validate_tls(options)
+        tls_warnings = _validate_tls(options)
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.broker.rocketmq_home)
@@ -167,7 +167,7 @@ def check_settings(
             *loaded.warnings,
             *role_warnings,
             *warnings_of(options.controller_mode, options.ha, loaded.values, loaded.sources),
-            *options.tls.warnings(),
+            *tls_warnings,
             *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
             *_shut_out(options, embeds_namesrv=not has_namesrv),
             *exposure_warnings(_secret_files(options, loaded.sources)),
@@ -276,10 +276,11 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
             merge(read_files(conf))
 
 
-def _validate_tls(options: StartupOptions) -> None:
-    """Check what would otherwise fail later in processes `remoting` and `namesrv`."""
+def _validate_tls(options: StartupOptions) -> tuple[str, ...]:
+    """Check what would otherwise fail later in processes `remoting` and `namesrv`; returns
+    warnings."""
     with as_config_error(TlsSettingError):
-        check_tls(options.tls, use_tls=options.client.use_tls)
+        return check_tls(options.tls, use_tls=options.client.use_tls)
 
 
 def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[str, ...]:

@@ -76,6 +76,10 @@ class JsonConfigManager(ABC):
     def snapshot(self) -> dict[str, Any]:
         """The table as a JSON value in Java's format, safe to iterate during changes."""
 
+    def file_snapshot(self) -> dict[str, Any]:
+        """What the file holds."""
+        return self.snapshot()
+
     def encode(self) -> bytes:
         """The compact JSON text, as in the bodies of 21, 43, 45 and 201."""
         return dumps_java(self.snapshot())
@@ -187,7 +191,7 @@ class JsonConfigManager(ABC):
         if not self._loaded:
             raise ConfigFileError(f"{self.path}: not saved, because it was never loaded")
         version = self._version
-        data = dumps_java_pretty(self.snapshot())
+        data = dumps_java_pretty(self.file_snapshot())
         # A main file that could not be read must not replace the .bak that was loaded instead.
         write_atomic(self.path, data, backup=self._main_is_good, mode=self.FILE_MODE)
         self._main_is_good = True

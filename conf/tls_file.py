@@ -19,10 +19,6 @@ _PASSWORDS: Final = ("tls.server.keyPassword", "tls.client.keyPassword")
 _NOT_FOR_THE_FILE: Final = frozenset({"tls.server.mode", "tls.enable", FILE_KEY})
 
 
-_CHOSEN_BY_OPENSSL: Final = frozenset({"tls.ciphers", "tls.protocols"})
-"""Of 5.x; the names of Java's providers are not OpenSSL's."""
-
-
 def password_files(sources: Mapping[str, str], secrets: Iterable[str] = ()) -> list[Path]:
     """The settings files that hold a password, or one of `secrets`, which are keys; `sources`: as
     in LoadedSettings."""
@@ -51,14 +47,7 @@ def with_tls_file(keys: KeySpace, loaded: LoadedSettings, default_path: str) -> 
         for setting in settings
         if setting.key in _NOT_FOR_THE_FILE
     ]
-    warnings += [
-        f"{setting.source}: {setting.key} has no effect: TLS 1.2 and 1.3 are spoken, with the "
-        "ciphers that OpenSSL's own settings (openssl.cnf) allow; restrict them there"
-        for setting in settings
-        if setting.key in _CHOSEN_BY_OPENSSL
-    ]
-    without_effect = _NOT_FOR_THE_FILE | _CHOSEN_BY_OPENSSL
-    rest = [setting for setting in settings if setting.key not in without_effect]
+    rest = [setting for setting in settings if setting.key not in _NOT_FOR_THE_FILE]
     found = load_settings(keys, file=rest)
     return LoadedSettings(
         {**loaded.values, **found.values},

@@ -98,7 +98,7 @@ def controller_options(
     ConfigError."""
     tls, client = settings.build(TlsConfig), settings.build(RemotingClientConfig)
     with as_config_error(TlsSettingError):
-        check_tls(tls, use_tls=client.use_tls)
+        tls_warnings = check_tls(tls, use_tls=client.use_tls)
     controller, etcd = settings.build(ControllerConfig), settings.build(EtcdConfig)
     files = settings.build(FilePermissionConfig)
     _validate(controller, files, settings.sources)
@@ -112,7 +112,7 @@ def controller_options(
     else:
         server = dataclasses.replace(server, listen_port=own_port)
         server, _ = _with_port(server, controller, {})
-    warnings = (*tls.warnings(), *port_warnings, *etcd_warnings)
+    warnings = (*tls_warnings, *port_warnings, *etcd_warnings)
     secret_files = (*tls.private_keys(), *etcd.private_keys())
     return ControllerOptions(
         controller=controller,

@@ -55,6 +55,11 @@ class _Answer(msgspec.Struct):
     error: str | None = None
 
 
+# Made at import, by one thread: remoting/shared_decoders.py says why.
+_read_request: Final = msgspec.json.Decoder(CommandRequest).decode
+_read_answer: Final = msgspec.json.Decoder(_Answer).decode
+
+
 def create_channel() -> tuple[socket.socket, socket.socket]:
     """(client end, server end), inherited by the two processes."""
     asking, answering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -127,7 +132,7 @@ class CommandClient:
             received = None
             try:
                 found = self._when(select.POLLIN, lambda: self._sock.recv(MAX_PACKET), request)
-                received = msgspec.json.decode(found, type=_Answer)
+                received = _read_answer(found)
             finally:
                 with self._changed:
                     self._receiving = False
@@ -203,7 +208,7 @@ class CommandServer:
         if not packet:
             raise BlockingIOError("the client end is closed")
         try:
-            return msgspec.json.decode(packet, type=CommandRequest)
+            return _read_request(packet)
         except (msgspec.MsgspecError, UnicodeError) as error:
             log.error("dropped malformed command: %s", error)
             return None

@@ -13,6 +13,7 @@ rows says which queues changed, so that a reader with many parked pulls looks at
     +             32 x rows   row: min_offset, max_offset, generation, compacted (of a compaction
                               log: generation << 48 | max_offset; 0: there is none)
     +             ...         directory: uint16 size, topic bytes, int32 queueId, uint32 row
+    +             ...         units of light queues that are in no file yet: unwritten_units.py
 
 The memory is a sparse memfd: untouched parts cost nothing.
 """
@@ -26,6 +27,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from ipc.unwritten_units import UnwrittenUnits, UnwrittenUnitsReader, size_for
+
 log = logging.getLogger(__name__)
 
 RING_SIZE: Final = 65_536
@@ -37,7 +40,8 @@ _COMPACTED_BITS: Final = 48
 _COMPACTED_MASK: Final = (1 << _COMPACTED_BITS) - 1
 _DIRECTORY_AT: Final = _ROWS_AT + 8 * _ROW_WORDS * MAX_QUEUES
 _DIRECTORY_SIZE: Final = 160 << 20
-TABLE_SIZE: Final = _DIRECTORY_AT + _DIRECTORY_SIZE
+_UNWRITTEN_AT: Final = _DIRECTORY_AT + _DIRECTORY_SIZE
+TABLE_SIZE: Final = _UNWRITTEN_AT + size_for(MAX_QUEUES)
 _DIRECTORY_END: Final = 0
 _ROW_COUNT: Final = 1
 _RING_HEAD: Final = 2
@@ -67,7 +71,8 @@ class _SharedTable:
         self._head: memoryview[int] = view[:_RING_AT].cast("Q")
         self._ring: memoryview[int] = view[_RING_AT:_ROWS_AT].cast("I")
         self.rows: memoryview[int] = view[_ROWS_AT:_DIRECTORY_AT].cast("Q")
-        self._directory = view[_DIRECTORY_AT:]
+        self._directory = view[_DIRECTORY_AT:_UNWRITTEN_AT]
+        self._unwritten = view[_UNWRITTEN_AT:]
         self._directory_read = 0
         self._row_of: dict[tuple[str, int], int] = {}
         self._queues: dict[int, tuple[str, int]] = {}
@@ -102,6 +107,11 @@ class _SharedTable:
         if row not in self._queues:
             self.refresh()
         return self._queues[row]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return self._head[_ROW_COUNT]
 
     def has_room(self, queues: int, name_bytes: int) -> bool:
         """Whether so many further queues fit, whose topics' names have so many bytes together."""
@@ -142,6 +152,7 @@ class QueueTableWriter(_SharedTable):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
+        self.unwritten: Final = UnwrittenUnits(self._unwritten, MAX_QUEUES)
         self._is_full = False
         self.refresh()
 
@@ -211,6 +222,7 @@ class QueueTableReader(_SharedTable):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
+        self.unwritten: Final = UnwrittenUnitsReader(self._unwritten, MAX_QUEUES)
         self._ring_read = self._head[_RING_HEAD]
 
     def generation(self, row: int) -> int:

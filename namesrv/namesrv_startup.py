@@ -104,12 +104,12 @@ def _namesrv_options(settings: StandaloneSettings) -> NamesrvOptions:
     """Checked. Raises ConfigError."""
     tls = settings.build(TlsConfig)
     with as_config_error(TlsSettingError):
-        check_tls(tls, use_tls=False)
+        tls_warnings = check_tls(tls, use_tls=False)
     namesrv, files = settings.build(NamesrvConfig), settings.build(FilePermissionConfig)
     _validate_access(namesrv, files, settings.sources)
     if settings.path is not None:
         namesrv = dataclasses.replace(namesrv, config_store_path=str(settings.path))
-    own = settings.warnings(tls.warnings(), tls.private_keys())
+    own = settings.warnings(tls_warnings, tls.private_keys())
     controller = controller_of(settings) if namesrv.enable_controller_in_namesrv else None
     return NamesrvOptions(
         namesrv=namesrv,

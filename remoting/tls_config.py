@@ -23,6 +23,12 @@ calls. Limits the size of a copy; a busy connection keeps buffers of about this 
 direction."""
 
 
+SPOKEN: Final = ("TLSv1.2", "TLSv1.3")
+"""The protocols that tls.protocols may leave in."""
+KNOWN_PROTOCOLS: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1", *SPOKEN)
+"""As Java calls them."""
+
+
 class TlsMode(enum.StrEnum):
     """A server's TLS mode; the first byte of a connection shows whether the client uses TLS."""
 
@@ -75,6 +81,10 @@ class TlsConfig:
         "verify the server's certificate (not its host name)", key="tls.client.authServer")
     tls_client_trust_cert_path: str | None = setting(None,
         "PEM file: authorities of servers; unset: the system's", key="tls.client.trustCertPath")
+    tls_protocols: str | None = setting(None,
+        "of TLSv1.2 and TLSv1.3, with commas; unset: both", key="tls.protocols")
+    tls_ciphers: str | None = setting(None,
+        "cipher suites, with commas; unset: OpenSSL's default", key="tls.ciphers")
     # fmt: on
 
     @property
@@ -113,7 +123,17 @@ class TlsConfig:
                 "client certificates are verified nevertheless, with tls.server.trustCertPath "
                 "(RocketMQ would accept any certificate)"
             )
+        unspoken = [word for word in words_of(self.tls_protocols) if word in KNOWN_PROTOCOLS[:-2]]
+        if unspoken:
+            found.append(
+                f"tls.protocols = {self.tls_protocols}: {', '.join(unspoken)} not spoken here, "
+                f"only {' and '.join(SPOKEN)}"
+            )
         return tuple(found)
+
+    def chooses(self) -> bool:
+        """Whether protocols or cipher suites are chosen."""
+        return bool(words_of(self.tls_protocols) or words_of(self.tls_ciphers))
 
     def private_keys(self) -> tuple[Path, ...]:
         """The files of the keys that are used."""
@@ -141,3 +161,9 @@ class TlsConfig:
             and self.tls_server_need_client_auth.strip().lower() == ClientAuth.require
             and not self.tls_server_auth_client
         )
+
+
+def words_of(value: str | None) -> list[str]:
+    """The words of a list with commas, each once."""
+    words = (word.strip() for word in (value or "").split(","))
+    return list(dict.fromkeys(word for word in words if word))

@@ -26,12 +26,25 @@ class TlsPairError(TlsSettingError):
     """Certificate and key are valid but do not match: perhaps only one was replaced so far."""
 
 
-def check_tls(config: TlsConfig, *, use_tls: bool) -> None:
-    """Check the settings for servers and, with `use_tls`, clients. Raises TlsSettingError."""
-    if config.mode is not TlsMode.disabled and not config.tls_test_mode_enable:
-        make_server_context(config)
+def check_tls(config: TlsConfig, *, use_tls: bool) -> tuple[str, ...]:
+    """Check the settings for servers and, with `use_tls`, clients; returns warnings. Raises
+    TlsSettingError."""
+    serves = config.mode is not TlsMode.disabled
+    if serves and (config.chooses() or not config.tls_test_mode_enable):
+        context = make_server_context(config)
+        if config.tls_test_mode_enable and config.tls_ciphers:
+            from remoting.tls_keys import load_self_signed
+
+            load_self_signed(context)
+            _check_served(context, config)
     if use_tls:
         make_client_context(config)
+    if not config.chooses() or not (serves or use_tls):
+        return config.warnings()
+    from remoting.tls_choice import choice_warnings
+
+    found = choice_warnings(_unrestricted_context(server_side=True), config)
+    return (*config.warnings(), *found)
 
 
 def make_server_context(config: TlsConfig) -> ssl.SSLContext:
@@ -39,7 +52,7 @@ def make_server_context(config: TlsConfig) -> ssl.SSLContext:
 
     Raises TlsSettingError.
     """
-    context = _new_context(server_side=True)
+    context = _new_context(config, server_side=True)
     context.num_tickets = 0  # Java's clients do not resume sessions
     if config.tls_test_mode_enable:
         return context
@@ -52,6 +65,8 @@ def make_server_context(config: TlsConfig) -> ssl.SSLContext:
         )
     _load_chain(context, "server", certificate, key, config.tls_server_key_password)
     _ask_clients(context, config)
+    if config.tls_ciphers:
+        _check_served(context, config)
     return context
 
 
@@ -59,7 +74,7 @@ def make_client_context(config: TlsConfig) -> ssl.SSLContext:
     """Create the context of a client. Raises TlsSettingError."""
     import ssl
 
-    context = _new_context(server_side=False)
+    context = _new_context(config, server_side=False)
     if config.tls_test_mode_enable:
         return context
     certificate, key = config.tls_client_cert_path, config.tls_client_key_path
@@ -77,7 +92,29 @@ def make_client_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-def _new_context(*, server_side: bool) -> ssl.SSLContext:
+def _new_context(config: TlsConfig, *, server_side: bool) -> ssl.SSLContext:
+    context = _unrestricted_context(server_side=server_side)
+    if config.chooses():
+        from remoting.tls_choice import restrict
+
+        try:
+            restrict(context, config)
+        except ValueError as error:
+            raise TlsSettingError(str(error)) from error
+    return context
+
+
+def _check_served(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Or every connection would be refused, with a line in the log."""
+    from remoting.tls_choice import check_served
+
+    try:
+        check_served(context, _new_context(config, server_side=False), config)
+    except ValueError as error:
+        raise TlsSettingError(str(error)) from error
+
+
+def _unrestricted_context(*, server_side: bool) -> ssl.SSLContext:
     """Where `ssl` is loaded: a process that never speaks TLS is 0.6 MiB smaller without."""
     import ssl
 

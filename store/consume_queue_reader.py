@@ -13,9 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from ipc.queue_table import QueueTableReader
 from store.boundary_type import BoundaryType
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
+from store.lmq_places import is_lmq
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
@@ -38,8 +40,16 @@ def plain_unit(data: bytes, _queue_offset: int) -> tuple[int, int, int] | None:
 class ConsumeQueueReader:
     """Reads units. Guarded by: its own lock."""
 
-    def __init__(self, config: MessageStoreConfig, *, open_files: int = DEFAULT_OPEN_FILES) -> None:
-        """Uses the paths and mapped_file_size_consume_queue of `config`."""
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        table: QueueTableReader | None = None,
+        *,
+        open_files: int = DEFAULT_OPEN_FILES,
+    ) -> None:
+        """Uses the paths and mapped_file_size_consume_queue of `config`. table: has the units of
+        light queues that are in no file yet; None: light queues are not read."""
+        self._table = table
         self._files = ConsumeQueueFiles(
             config.consume_queue_path,
             config.mapped_file_size_consume_queue,
@@ -55,10 +65,29 @@ class ConsumeQueueReader:
         """
         if queue_offset < 0 or not is_safe_topic(topic):
             return b""
+        if self._table is not None and is_lmq(topic):
+            row = self._table.find_row(topic, queue_id)
+            waiting = None if row is None else self._table.unwritten.read(row, queue_offset)
+            if waiting is not None:
+                return self._read_both(topic, queue_id, queue_offset, count, *waiting)
+        return self._read_files(topic, queue_id, queue_offset, count)
+
+    def _read_files(self, topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        position, size = queue_offset * CQ_UNIT_SIZE, count * CQ_UNIT_SIZE
         with self._lock:
-            return self._files.read(
-                topic, queue_id, queue_offset * CQ_UNIT_SIZE, count * CQ_UNIT_SIZE
-            )
+            return self._files.read(topic, queue_id, position, size)
+
+    def _read_both(
+        self, topic: str, queue_id: int, queue_offset: int, count: int, first: int, units: bytes
+    ) -> bytes:
+        """units: those that are in no file, from the queue offset `first` on."""
+        if queue_offset >= first:
+            return units[(queue_offset - first) * CQ_UNIT_SIZE :][: count * CQ_UNIT_SIZE]
+        in_files = min(count, first - queue_offset)
+        data = self._read_files(topic, queue_id, queue_offset, in_files)
+        if len(data) < in_files * CQ_UNIT_SIZE:
+            return data
+        return data + units[: (count - in_files) * CQ_UNIT_SIZE]
 
     def find_unit(
         self, topic: str, queue_id: int, queue_offset: int

@@ -8,6 +8,7 @@ consumeQueueTable of DefaultMessageStore and CommitLogDispatcherBuildConsumeQueu
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
+from store.light_queue import LightQueue
+from store.light_queue_files import LightQueueFiles
+from store.lmq_places import is_lmq
 from store.queue_jumps import QueueJumps
 from store.queue_recovery import QueueRecovery
 from store.queue_states import QueueStates, StatesCount
@@ -49,12 +53,17 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         self._jumps: Final = QueueJumps(on_left_out)
         self.damaged: dict[ConsumeQueue, None] = {}
         """Queues with units that were found missing or wrong, until `take_damaged`."""
+        self._light_files = files if isinstance(files, LightQueueFiles) else None
+        if self._light_files is not None:
+            self._light_files.on_written = functools.partial(_note_written, self)
         self.on_damage: Callable[[], None] = lambda: None
         """Called, under the lock, when one is added."""
         self._left_out_end = 0
         """End of the last record that has no unit, since its queue offset cannot be."""
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if self._light_files is not None and is_lmq(topic):
+            return LightQueue(self._light_files, topic, queue_id)
         return ConsumeQueue(self._files, topic, queue_id)
 
     # -- life ----------------------------------------------------------------------------------
@@ -316,6 +325,14 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             for queue in queues:
                 queue.destroy()
                 self._forget(queue)
+
+
+def _note_written(table: ConsumeQueueTable, topic: str, queue_id: int, created: bool) -> None:
+    """Units of a light queue that were in memory are written. Under the lock."""
+    queue = table.find(topic, queue_id)
+    if queue is not None:
+        queue.names_unsynced |= created
+        table.note_dirty(queue)
 
 
 def _recover(

@@ -8,6 +8,7 @@ start / shutdown of RocketMQ.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
@@ -188,7 +189,13 @@ class DefaultMessageStore:
                 self._counters[STORE_STATE] = StoreState.STOPPED
 
     def _close(self, writer_has_stopped: bool) -> None:
+        derived = self._derived
+        with contextlib.suppress(DiskFullError):  # The flush says so.
+            # Of 100,000 light queues this takes longer than a service may for its end.
+            derived.write_units(derived.unwritten_units()[0])
         results = [service.shutdown() for service in reversed(self._services)]
+        units, written = derived.unwritten_units()
+        results.append(units == written)
         failed = any(service.failure is not None for service in self._services)
         self._emergency.look_once()
         self._derived.close()
@@ -444,6 +451,8 @@ class DefaultMessageStore:
             dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
             dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,
+            unwritten_units=self._derived.unwritten_units,
+            write_units=self._derived.write_units,
             begins_with_all=(
                 self._progress.checkpoint.logics_physical_offset < self._counters[DISPATCHED_OFFSET]
             ),

@@ -27,6 +27,7 @@ from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, S
 from store.fence_keeper import FenceKeeper
 from store.few_records import FewRecordsDispatch
 from store.index_service import IndexService
+from store.light_queue_files import LightQueueFiles
 from store.log_damage import LogDamage
 from store.log_dispatch import dispatch_range
 from store.log_fences import fences_path
@@ -52,13 +53,16 @@ class DerivedFiles:
         self.source: Final = self.new_source()
         self.extractor: Final = self.new_extractor()
         self.publisher: Final = QueueTableWriter(queue_table_fd)
+        root, file_size = config.consume_queue_path, config.mapped_file_size_consume_queue
+        open_files = writers_open_files()
+        self.light_files: Final = (
+            LightQueueFiles(root, file_size, self.publisher, open_files=open_files)
+            if config.dispatches_lmq
+            else None
+        )
         self.queues: Final = ConsumeQueueTable(
-            ConsumeQueueFiles(
-                config.consume_queue_path,
-                config.mapped_file_size_consume_queue,
-                writable=True,
-                open_files=writers_open_files(),
-            ),
+            self.light_files
+            or ConsumeQueueFiles(root, file_size, writable=True, open_files=open_files),
             self.publisher,
             on_left_out=functools.partial(_count, page),
             on_deleted=lambda queues: note_deleted(config.queue_states_path, queues),
@@ -152,6 +156,18 @@ class DerivedFiles:
         low = self._page.counters[MIN_PHY_OFFSET]
         self.queues.publish_all(min_phy_offset=low)
         self.batch_queues.publish_all(min_phy_offset=low)
+
+    def unwritten_units(self) -> tuple[int, int]:
+        """Of the units of light queues, in the order of the log: how many were ever built, and how
+        many of these, from the first on, are in files."""
+        units = self.publisher.unwritten
+        end = units.end
+        return end, units.begin if units.begin < end else end
+
+    def write_units(self, until: int) -> None:
+        """Have the first `until` of them in files. Raises DiskFullError, StoreError."""
+        if self.light_files is not None:
+            self.light_files.write_out(until, self.queues.lock)
 
     def flush_queues(self, least_pages: int) -> int:
         """See ConsumeQueueTable.flush."""

@@ -72,7 +72,11 @@ def _run(options: argparse.Namespace) -> None:
         _say(f"{count} messages are the same in {target}")
         if more_at is not None:
             _say(f"behind them, from {more_at} on, {target} has more: of a broker that ran on it")
-        _say(f"start the broker with mappedFileSizeCommitLog={run.file_size}")
+        _say(
+            f"start bin/mqbroker with storePathRootDir={target}, "
+            f"mappedFileSizeCommitLog={run.file_size}, the same brokerName, and no line of "
+            "storePathCommitLog, enableDLegerCommitLog and dLeger…"
+        )
 
 
 def _say(line: str) -> None:

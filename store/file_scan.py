@@ -25,6 +25,7 @@ from store.message_codec import (
 )
 from store.record_search import find_in_view
 from store.record_walk import announced_size
+from store.search_budget import SearchBudget
 
 _LONGEST_HEAD: Final = 112
 
@@ -77,6 +78,7 @@ class FileScan:
         self._marked: set[int] = set()
         """Chunks with damage."""
         self._believed = BelievedTime(now_ms)
+        self._budget = SearchBudget(file_start)
 
     def run(self) -> ScannedFile:
         """Raises OSError, and what the reader's on_read raises."""
@@ -147,7 +149,13 @@ class FileScan:
     def _note(self, at: int, found: RecordCheck) -> int:
         """There is damage at `at`; returns where it ends."""
         end = find_in_view(
-            self._mapped, at + 1, self._size, self._size, self._start, not_before=self._believed.ms
+            self._mapped,
+            at + 1,
+            self._size,
+            self._size,
+            self._start,
+            not_before=self._believed.ms,
+            budget=self._budget,
         )
         end = self._size if end < 0 else end
         end = min(end, self._fences.next_start(self._start + at) - self._start)

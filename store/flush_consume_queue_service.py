@@ -3,22 +3,38 @@
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
 intervals, and when the log has grown much, all of them, and then the checkpoint may say so: the
 timestamp and the position are taken before the flush and set after it, so that it never promises
-units that are not on disk (RocketMQ sets them at dispatch). It must not know files. Corresponds to
-RocketMQ's DefaultMessageStore.FlushConsumeQueueService.
+units that are not on disk (RocketMQ sets them at dispatch). Units of light queues are in no file at
+first (store/light_queue_files.py): a thorough flush writes those that were there at the one before
+it, and the checkpoint says what held then. It must not know files. Corresponds to RocketMQ's
+DefaultMessageStore.FlushConsumeQueueService.
+
+Tested by tests/store/test_flush_consume_queue_service.py.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
+
+log = logging.getLogger(__name__)
 
 _MOST_GROWTH: Final = 1 << 30
 """Bytes of the log between two checkpoints: recovery reads the log from the file of the last one
 on, and in RocketMQ's minute a busy broker writes many GB."""
+
+
+class _Mark(NamedTuple):
+    """A moment: what was dispatched then, and how many units of light queues there were."""
+
+    offset: int
+    timestamp: int
+    units: int
 
 
 class FlushConsumeQueueService(ServiceThread):
@@ -33,6 +49,8 @@ class FlushConsumeQueueService(ServiceThread):
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int, int], None],
+        unwritten_units: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        write_units: Callable[[int], None] = lambda _until: None,
         begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
@@ -40,6 +58,7 @@ class FlushConsumeQueueService(ServiceThread):
         dispatched_offset: log position up to which units are built. dispatched_timestamp: store
         time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
         position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
+        unwritten_units, write_units: see DerivedFiles.
         begins_with_all: there are units that the checkpoint does not know to be on disk; they are
         flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
@@ -54,6 +73,10 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
+        self._unwritten_units = unwritten_units
+        self._write_units = write_units
+        self._earlier: _Mark | None = None
+        """Of the last thorough flush."""
         self._is_due = begins_with_all
 
     def step(self) -> None:
@@ -63,8 +86,12 @@ class FlushConsumeQueueService(ServiceThread):
             self.flush_once()
 
     def finish(self) -> None:
-        """Before an orderly stop everything is flushed."""
-        self.flush_all()
+        """Before an orderly stop everything is flushed, or all that there is room for."""
+        try:
+            self.flush_all()
+        except DiskFullError as error:
+            log.error("light queues are built from the log by the next start: %s", error)
+            self._flush_thoroughly(self._mark(), None)
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
@@ -74,17 +101,41 @@ class FlushConsumeQueueService(ServiceThread):
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
         grown = offset - self._last_thorough_offset
         is_time = passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH
-        if is_time or self._is_due:
+        if self._is_due:
             self.flush_all()
+        elif is_time:
+            self._flush_thoroughly(self._mark(), self._earlier)
         else:
             self._flush(self._least_pages)
 
     def flush_all(self) -> None:
-        """Flush every queue, then the checkpoint. Raises FlushFailedError."""
+        """Write and flush every queue, then the checkpoint. Raises FlushFailedError,
+        DiskFullError."""
+        mark = self._mark()
+        self._flush_thoroughly(mark, mark)
+
+    def _mark(self) -> _Mark:
         self._last_thorough_ms = self._clock.monotonic_ms()
         offset = self._last_thorough_offset = self._dispatched_offset()
-        timestamp = self._dispatched_timestamp()
+        # Units that are built meanwhile are counted, and their records are not.
+        return _Mark(offset, self._dispatched_timestamp(), self._unwritten_units()[0])
+
+    def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
+        """written: what must be in files."""
+        try:
+            if written is not None:
+                self._write_units(written.units)
+        except DiskFullError as error:
+            if written is now:
+                raise
+            log.warning("light queues are written later: %s", error)
+        in_files = self._unwritten_units()[1]
         self._flush(0)
-        if timestamp or self._is_due:
+        flushed = next(
+            (mark for mark in (now, self._earlier) if mark is not None and mark.units <= in_files),
+            None,
+        )
+        self._earlier = now
+        if flushed is not None and (flushed.timestamp or self._is_due):
             self._is_due = False
-            self._on_flushed(timestamp, offset)
+            self._on_flushed(flushed.timestamp, flushed.offset)

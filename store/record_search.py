@@ -5,9 +5,10 @@ record counts when its magic, its sizes, its own physicalOffset and its CRC are 
 are no record practically never are all that. One of an older use of the file (a Java broker leaves
 what it cuts off) may be: it is older than what lies before it (BelievedTime), and does not count.
 The search looks for the magic with bytes.find, not byte by byte, and steps over what the file
-system knows to be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
+system knows to be empty. What it reads is linear in the bytes that it passes, whatever they are
+(search_budget.py). `guess_queue` reads what a damaged record still says. It changes nothing.
 
-Tested by tests/store/test_recovery.py.
+Tested by tests/store/test_record_search.py and tests/store/test_recovery.py.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from store.message_codec import (
     read_store_timestamp,
     record_head,
 )
+from store.search_budget import SearchBudget
 
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _COMMON: Final = _MAGICS[0][:3]
@@ -136,13 +138,16 @@ def find_in_view(
     *,
     not_before: int = 0,
     beat: Callable[[], None] = lambda: None,
+    budget: SearchBudget | None = None,
 ) -> int:
     """Position of the first whole record that starts in [position, end) of a file's view; -1
     without one.
 
     limit: where in `view` a record must have ended. file_start: the log position of view[0].
-    not_before: ms (BelievedTime); a record that was stored before does not count.
+    not_before: ms (BelievedTime); a record that was stored before does not count. budget: of the
+    scan, in positions of the log; None: of this search alone.
     """
+    budget = budget or SearchBudget(file_start + position)
     for at in range(position, end, _STEP):
         size = min(_STEP, end - at)
         # A bit longer than the step, so that no magic is cut in two.
@@ -150,7 +155,7 @@ def find_in_view(
         found = -1 if _ZEROS.startswith(step) else step.find(_COMMON)
         while 0 <= found < size:
             is_magic = step[found : found + 4] in _MAGICS
-            if is_magic and _is_whole(view, at + found, limit, file_start, not_before):
+            if is_magic and _is_whole(view, at + found, limit, file_start, not_before, budget):
                 return at + found
             found = step.find(_COMMON, found + 1)
         beat()
@@ -158,27 +163,39 @@ def find_in_view(
 
 
 def _is_whole(
-    view: memoryview, position: int, limit: int, file_start: int, not_before: int
+    view: memoryview,
+    position: int,
+    limit: int,
+    file_start: int,
+    not_before: int,
+    budget: SearchBudget,
 ) -> bool:
     if position + _LEAST_HEAD > limit:
         return False
-    if _INT64.unpack_from(view, position + PHY_OFFSET_AT)[0] != file_start + position:
+    phy_offset = file_start + position
+    if _INT64.unpack_from(view, position + PHY_OFFSET_AT)[0] != phy_offset:
         return False
-    found = check_record(view, position, limit, file_start + position, check_crc=True)
-    return found.kind is RecordKind.MESSAGE and read_store_timestamp(view, position) >= not_before
+    looks = check_record(view, position, limit, phy_offset, check_crc=False)
+    if looks.kind is not RecordKind.MESSAGE or not budget.allows(phy_offset, looks.size):
+        return False
+    found = check_record(view, position, limit, phy_offset, check_crc=True)
+    if found.kind is not RecordKind.MESSAGE:
+        budget.spend(looks.size)
+        return False
+    return read_store_timestamp(view, position) >= not_before
 
 
 def find_published(source: CommitLogReader, phy_offset: int, end: int) -> int | None:
     """Log position of the first whole record in [phy_offset, end) of a log that is being written;
     None without one. Raises StoreError."""
-    size = source.file_size
+    size, budget = source.file_size, SearchBudget(phy_offset)
     while phy_offset < end:
         start = phy_offset - phy_offset % size
         view = source.view_of_file(phy_offset)
         if view is not None:
             limit = min(size, end - start)
             with view:
-                at = find_in_view(view, phy_offset - start, limit, limit, start)
+                at = find_in_view(view, phy_offset - start, limit, limit, start, budget=budget)
             if at >= 0:
                 return start + at
         phy_offset = start + size
@@ -191,9 +208,12 @@ def find_in_files(
     *,
     not_before: int = 0,
     beat: Callable[[], None] = lambda: None,
+    budget: SearchBudget | None = None,
 ) -> int | None:
     """Log position of the first whole record at or behind `phy_offset`, in whatever file; None
-    without one. Before any writer starts: it reads to the end of the last file."""
+    without one. Before any writer starts: it reads to the end of the last file. budget: of the
+    scan; None: of this search alone."""
+    budget = budget or SearchBudget(phy_offset)
     for start in queue.start_offsets:
         if start + queue.file_size <= phy_offset:
             continue
@@ -201,7 +221,14 @@ def find_in_files(
         with queue.view_at(start) as view:
             for first, end in data_ranges(queue.path_of(start), low, len(view)):
                 at = find_in_view(
-                    view, first, end, len(view), start, not_before=not_before, beat=beat
+                    view,
+                    first,
+                    end,
+                    len(view),
+                    start,
+                    not_before=not_before,
+                    beat=beat,
+                    budget=budget,
                 )
                 if at >= 0:
                     return start + at

@@ -37,6 +37,7 @@ from store.message_codec import (
 from store.record_search import find_in_files
 from store.record_walk import GoodRecords, single_record, walk_good_records
 from store.scan_start import find_abnormal_start, find_normal_start, written_files
+from store.search_budget import SearchBudget
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
@@ -240,6 +241,7 @@ class _Scan:
         self._newest = 0
         """Store timestamp (ms) of the last good record, as it stands there."""
         self._believed = believed
+        self._budget = SearchBudget(start)
         self._sees_unflushed = False
         self.flushed_offset = start
         """Up to here the log is on disk, and its units are, by the checkpoint."""
@@ -309,7 +311,13 @@ class _Scan:
 
     def _fence(self, at: int, reason: str) -> int | None:
         """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""
-        behind = find_in_files(self._queue, at + 1, not_before=self._believed.ms, beat=self._beat)
+        behind = find_in_files(
+            self._queue,
+            at + 1,
+            not_before=self._believed.ms,
+            beat=self._beat,
+            budget=self._budget,
+        )
         if behind is None:
             if self._flushed.holds(at, self._newest):
                 behind = self._end_of_flushed(at)

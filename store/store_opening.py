@@ -128,6 +128,8 @@ class StoreOpening:
     def _recover(self, repair: CacheRepair) -> int:
         config = self._config
         self._counters[STORE_STATE] = StoreState.RECOVERING
+        if self._derived.light_files is not None:
+            self._derived.light_files.forget_unwritten()
         crashed = config.abort_path.exists()
         lost_pages = machine_went_down(config.abort_path)
         crashed_here = crashed and config.abort_path.stat().st_size > 0
@@ -309,6 +311,8 @@ class StoreOpening:
             self._drop_wrong_end(queue, holes)
             queue.doubt_disk()
 
+        if self._derived.light_files is not None:
+            self._derived.light_files.take_over()
         self._load_queues(StatesCount.AT_LEAST, finish, add_missing=False)
         self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source, doubts_disk=True)
         self._drop_unpublished_units()

@@ -134,7 +134,12 @@ class StoredQueueTable(ABC, Generic[QueueT]):
         """Units were appended to these. Under the lock."""
         for queue in moved:
             self._published.publish(queue)
-        self._dirty.update(moved)
+            if queue.is_dirty:
+                self._dirty[queue] = None
+
+    def note_dirty(self, queue: QueueT) -> None:
+        """There is something to flush. Under the lock."""
+        self._dirty[queue] = None
 
     # -- deletion ------------------------------------------------------------------------------
 

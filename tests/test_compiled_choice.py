@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from conf.compiled_modules import OFF, REQUIRED, VARIABLE
+from conf.compiled_modules import OFF, REQUIRED, VARIABLE, compiled_directory
 from tests.support import compiled_modules
-from tests.support.compiled_modules import ON_COMPILED, WANTED, choice, make_compiled, tell
+from tests.support.compiled_modules import KEPT, ON_COMPILED, WANTED, choice, make_compiled, tell
 from tools.mqcompile import CompileError
 
 TESTS = Path(__file__).resolve().parent
@@ -23,6 +24,7 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     monkeypatch.setenv(WANTED, "wanted")
     monkeypatch.setenv(VARIABLE, OFF)
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv(KEPT, raising=False)
     monkeypatch.setattr(compiled_modules, "find_need", lambda _home: "there is none")
     calls: list[object] = []
 
@@ -65,6 +67,41 @@ def test_ci_fails_without_them(making: Making, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("CI", "true")
     assert chosen("faults/test_timers.py") == REQUIRED
     assert calls == [(TESTS.parent, "g")]
+
+
+def test_a_run_takes_what_an_earlier_one_compiled_of_the_same_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The fake's manifest is the text of the sources."""
+    source, compiled = tmp_path / "source", compiled_directory(tmp_path)
+    calls: list[str] = []
+
+    def find_need(_home: Path) -> str | None:
+        manifest = compiled / "manifest"
+        is_so = manifest.exists() and manifest.read_text() == source.read_text()
+        return None if is_so else "the sources are others"
+
+    def compile_there(_home: Path, _optimize: int) -> str:
+        calls.append(source.read_text())
+        compiled.mkdir(exist_ok=True)
+        (compiled / "manifest").write_text(source.read_text())
+        return "compiled"
+
+    def of_a_new_checkout(text: str) -> bool:
+        source.write_text(text)
+        shutil.rmtree(compiled, ignore_errors=True)
+        make_compiled.cache_clear()
+        return make_compiled()
+
+    monkeypatch.setenv(WANTED, "wanted")
+    monkeypatch.setenv(KEPT, str(tmp_path / "cache" / "kept"))
+    monkeypatch.setattr(compiled_modules, "_ROOT", tmp_path)
+    monkeypatch.setattr(compiled_modules, "find_need", find_need)
+    monkeypatch.setattr(compiled_modules, "compile_there", compile_there)
+    assert [of_a_new_checkout(text) for text in ("a", "a", "b", "b", "a")] == [True] * 5
+    assert calls == ["a", "b", "a"]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["kept"]
+    make_compiled.cache_clear()
 
 
 def test_what_is_there_is_not_made_again(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ OTHERS_NAMES: Final = {
             "OpenMessaging",
             "OpenSLO",
             "PyPI",
+            "OpenSSL",
             "PySpark",
             "PySyncObj",
             "PyYAML",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.lite.former_lives import FormerLives
 from broker.lite.memory_consumer_order_info_manager import MemoryConsumerOrderInfoManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.pop_message_reader import newest_offset
@@ -26,6 +27,7 @@ class LiteQueues:
         offsets: ConsumerOffsetManager,
         order: MemoryConsumerOrderInfoManager,
         is_young: Callable[[str], bool],
+        former_lives: FormerLives,
     ) -> None:
         """bounds: (min, max) offset of a queue, of what can be read. is_young: whether the queue's
         first message is in memory still."""
@@ -33,6 +35,7 @@ class LiteQueues:
         self._offsets = offsets
         self.order: Final = order
         self._is_young = is_young
+        self._former_lives = former_lives
 
     def end(self, lmq: str) -> int:
         """The offset of its next message; 0: it holds none and never did."""
@@ -41,6 +44,9 @@ class LiteQueues:
     def committed(self, group: str, lmq: str) -> int:
         """The group's offset; -1: it has none."""
         offset = self._offsets.query_offset(group, lmq, LMQ_QUEUE_ID)
+        if offset and self._former_lives.is_former(group, lmq):
+            offset = 0
+            self.commit("formerLife", group, lmq, offset)
         return -1 if offset is None else offset
 
     def wants(self, group: str, lmq: str) -> bool:
@@ -72,6 +78,7 @@ class LiteQueues:
 
     def commit(self, remote: str, group: str, lmq: str, offset: int) -> None:
         """The group has got everything before `offset`."""
+        self._former_lives.settle(group, lmq)
         self._offsets.commit_offset(remote, group, lmq, LMQ_QUEUE_ID, offset)
 
     def has_reset(self, group: str, lmq: str) -> bool:

@@ -86,6 +86,10 @@ class DumpLine(msgspec.Struct):
     ended: Ended | None = None
 
 
+_read_line: Final = msgspec.json.Decoder(DumpLine).decode
+"""Made at import, by one thread: remoting/shared_decoders.py says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOwner:
     """Whose lines are wanted: a broker's, under whatever broker id it wrote them. A failover gives
@@ -122,7 +126,6 @@ class DumpLines:
         self._lives: dict[tuple[int, str], bool] = {}
         """By broker id and boot, as in the names of files: whether it is the owner's."""
         self._range = (begin_ms, end_ms)
-        self._decoder = msgspec.json.Decoder(DumpLine)
         self.bad = 0
         """Lines, and files that break off."""
 
@@ -174,7 +177,7 @@ class DumpLines:
                     if not text.endswith(b"\n") and len(text) < _LONGEST and not file.packed:
                         return  # Being written: not a line yet.
                     try:
-                        yield self._decoder.decode(text)
+                        yield _read_line(text)
                     except (msgspec.DecodeError, UnicodeDecodeError):
                         self.bad += 1
         except FileNotFoundError:

@@ -45,9 +45,9 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The epoch in which this broker leads; 0 without controller mode."""
         self.stores_resets = False
         """useServerSideResetOffset, as it is now."""
-        self.on_set_back: Callable[[str, str, int], None] = lambda *_queue: None
-        """Told (group, topic, queue id) when an offset was reset, or stored below the one before,
-        by the thread that did it. Set before the first request."""
+        self.known_to: Callable[[], int | None] = lambda: None
+        """A position in the log: what the table says was so when the log had ended there, or later;
+        None: it is not known. Of the table that was loaded, then copied, then of the writer's."""
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in
@@ -104,8 +104,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                 offset,
                 stored,
             )
-            self.set_backs.note(key)
-            self.on_set_back(group, topic, queue_id)
+            self.set_backs.note(key, (queue_id,))
         self.mark_changed()
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -133,7 +132,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The group goes on from `offset` in a queue: stored, and told to its next pull there."""
         self._resets[group, topic, queue_id] = offset
         self.commit_offset(remote, group, topic, queue_id, offset)
-        self.on_set_back(group, topic, queue_id)
+        self.set_backs.note(f"{topic}@{group}", (queue_id,))
 
     def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether the group has not been told of a reset yet: what it commits is out of date."""
@@ -183,7 +182,7 @@ class ConsumerOffsetManager(JsonConfigManager):
             offsets = self._table.get(f"{topic}@{source_group}")
             if offsets is not None:
                 self._table[f"{topic}@{target_group}"] = offsets.copy()
-                self.set_backs.note(f"{topic}@{target_group}")
+                self.set_backs.note(f"{topic}@{target_group}", offsets)
                 self.mark_changed()
 
     def remove_group(self, group: str) -> int:
@@ -200,7 +199,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         with self._lock:
             queues = self._table.get(f"{topic}@{group}")
             if queues is not None and queues.pop(queue_id, None) is not None:
-                self.set_backs.note(f"{topic}@{group}")
+                self.set_backs.note(f"{topic}@{group}", (queue_id,))
                 if not queues:
                     del self._table[f"{topic}@{group}"]
                 self.mark_changed()
@@ -211,12 +210,11 @@ class ConsumerOffsetManager(JsonConfigManager):
         with self._lock:
             gone = [f"{topic}@{group}" for topic, group in self.pairs() if matches(topic, group)]
             for name in gone:
-                del self._table[name]
+                self.set_backs.note(name, self._table.pop(name))
             for table in (self._resets, self._pulled):
                 for key in [key for key in list(table) if matches(key[1], key[0])]:
                     table.pop(key, None)
             if gone:
-                self.set_backs.note(*gone)
                 self.mark_changed()
                 log.warning("%s: offsets removed: %s", what, gone)
         return len(gone)
@@ -251,7 +249,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                     if queue_id in table.get(key, {})
                 }
                 if len(kept) < len(self._table[key]):
-                    self.set_backs.note(key)
+                    self.set_backs.note(key, self._table[key].keys() - kept.keys())
                 gone += len(self._table[key]) - len(kept)
                 self._table[key] = kept
                 if not kept:
@@ -302,7 +300,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                     if end is not None and offset > end:
                         log.warning("%s queue %s: offset %s, end %s", key, queue_id, offset, end)
                         queues[queue_id] = end
-                        self.set_backs.note(key)
+                        self.set_backs.note(key, (queue_id,))
                         changed += 1
             if changed:
                 self.mark_changed()
@@ -324,7 +322,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                         queues[queue_id] = chosen
                         changed += 1
                         if stored is not None and chosen < stored:
-                            self.set_backs.note(key)
+                            self.set_backs.note(key, (queue_id,))
             if changed:
                 self.mark_changed()
         return changed

@@ -58,13 +58,16 @@ class OffsetSynchronize:
         delay_offsets: ScheduleOffsetManager,
         known: TopicGroupSynchronize,
         cut_log: CutLog,
+        log_end: Callable[[], int],
     ) -> None:
-        """known: says which topics and groups are gone; their offsets go, too."""
+        """known: says which topics and groups are gone; their offsets go, too. log_end: of this
+        broker's log."""
         self._api = api
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._known = known
         self._cut_log = cut_log
+        self._log_end = log_end
         self._seen_offsets: dict[str, dict[int, int]] = {}
 
     def forget_seen(self) -> None:
@@ -77,6 +80,7 @@ class OffsetSynchronize:
 
     def fetch_consumer_offsets(self, master: str) -> AwaitedTable | None:
         """Those of the master at "ip:port" (43); None: it has none. Raises one of TROUBLE."""
+        known_to = self._log_end()  # The master's is there, or further.
         body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
         if body is None and self._cut_log.objection is None:
             return None
@@ -86,6 +90,7 @@ class OffsetSynchronize:
 
         def take() -> None:
             self._take_pull_offsets(pulled)
+            self._offsets.known_to = lambda: known_to
             self._take_consumer_offsets(table, topics, groups)
 
         return self._await(master, take)

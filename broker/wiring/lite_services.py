@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from broker.lite.former_lives import FormerLives
 from broker.lite.lite_acks import LiteAcks
 from broker.lite.lite_consumer_lag_calculator import LiteConsumerLagCalculator, LiteLagSources
 from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
@@ -24,6 +25,7 @@ from broker.lite.memory_consumer_order_info_manager import MemoryConsumerOrderIn
 from broker.lite.pop_lite_long_polling_service import PopLiteLongPollingService
 from broker.lite.pop_lite_message_processor import PopLiteMessageProcessor, PopLiteParts
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from broker.pop.pop_long_polling_service import SCAN_PERIOD_MS, PollingLimits
 from broker.pop.request_clock import RequestClock
 from broker.processor.held_rights import HoldRights
@@ -94,7 +96,10 @@ class LiteServices:
         clock = resources.clock
         now_ms, monotonic_ms = clock.now_ms, clock.monotonic_ms
         self._order = MemoryConsumerOrderInfoManager(now_ms)
-        self._queues = LiteQueues(store.table.offsets, tables.offsets, self._order, path.is_young)
+        self._former_lives = FormerLives(self._first_place)
+        self._queues = LiteQueues(
+            store.table.offsets, tables.offsets, self._order, path.is_young, self._former_lives
+        )
         self._dispatcher = LiteEventDispatcher(
             DispatchParts(
                 wants=self._queues.wants,
@@ -132,6 +137,7 @@ class LiteServices:
     def start(self) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
         self.lifecycle.load()
+        self._take_offsets_over()
         if self._has_begun:
             return
         self._has_begun = True
@@ -148,10 +154,30 @@ class LiteServices:
 
     def cease(self) -> None:
         """This broker leads no more: what clients subscribe is another's from now on."""
+        known_to = self._log_end()
+        self._tables.offsets.known_to = lambda: known_to
         self._dispatcher.clear()
         self._registry.clear()
         self._order.clear()
         self._waiters.wake_all()
+
+    def _take_offsets_over(self) -> None:
+        """From now on the table is as new as the log, whose end may have been lost."""
+        offsets = self._tables.offsets
+        if isinstance(offsets, LmqConsumerOffsetManager):
+            known_to = offsets.known_to()
+            if known_to is not None:
+                known_to = min(known_to, self._log_end())
+            self._former_lives.begin(offsets.lite_keys(), known_to)
+            offsets.known_to = self._log_end
+
+    def _log_end(self) -> int:
+        return self._resources.page.counters[MAX_PHY_OFFSET]
+
+    def _first_place(self, lmq: str) -> int | None:
+        store = self._store.access
+        unit = store.unit_at(lmq, LMQ_QUEUE_ID, store.min_offset(lmq, LMQ_QUEUE_ID))
+        return None if unit is None else unit[0]
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""
@@ -232,7 +258,7 @@ class LiteServices:
         )
 
     def _make_pop(self, path: PopPath, hold_rights: HoldRights) -> PopLiteMessageProcessor:
-        page, clock = self._resources.page, self._resources.clock
+        clock = self._resources.clock
         return PopLiteMessageProcessor(
             PopLiteParts(
                 admission=path.pop.admission,
@@ -245,7 +271,7 @@ class LiteServices:
                 stats=self._stats,
                 hold_rights=hold_rights,
                 clock=RequestClock(clock.now_ms, clock.monotonic_ms),
-                log_end=lambda: page.counters[MAX_PHY_OFFSET],
+                log_end=self._log_end,
             )
         )
 

@@ -145,7 +145,12 @@ class MemberReplication:
             source,
             known,
             OffsetSynchronize(
-                source, tables.offsets, tables.schedule_offsets, known, self._cut_log
+                source,
+                tables.offsets,
+                tables.schedule_offsets,
+                known,
+                self._cut_log,
+                lambda: resources.page.counters[MAX_PHY_OFFSET],
             ),
             self._cut_log,
             on_silence,

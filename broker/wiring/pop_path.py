@@ -12,6 +12,7 @@ from typing import Final
 from broker.filter.unit_marks import UnitMarks
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.pop_metrics import PopMetrics
+from broker.offset.consumer_offset_manager import TOPIC_GROUP_SEPARATOR
 from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
@@ -64,6 +65,7 @@ class PopPath:
         self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
         self._role = resources.role
+        self._loop: SelectorLoop
         self._serves = False
         """What lasts as long as the loop has begun."""
         self.revive_queues = self._options.broker.revive_queue_num
@@ -155,9 +157,8 @@ class PopPath:
         scans = loop.ticks(SCAN_MS, self._scan)
         self.buffer.on_work = scans.begin
         scans.begin()
-        self._tables.offsets.on_set_back = lambda *queue: loop.call_soon_threadsafe(
-            lambda: self._offset_was_set(*queue)
-        )
+        self._loop = loop
+        self._tables.offsets.set_backs.hear = self._hear_set_back
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
 
     def cease(self) -> None:
@@ -166,6 +167,12 @@ class PopPath:
         self.buffer.pops = Pops(self._options.broker)
         self._journal.close()
         self.inflight.forget_all(self._clock.now_ms())
+
+    def _hear_set_back(self, key: str, queue_id: int) -> None:
+        """Any thread, of every queue of every group: few of them have pops."""
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        if (topic, group, queue_id) in self.buffer.pops.queues:
+            self._loop.call_soon_threadsafe(lambda: self._offset_was_set(group, topic, queue_id))
 
     def _offset_was_set(self, group: str, topic: str, queue_id: int) -> None:
         is_reset = self._tables.offsets.has_offset_reset(group, topic, queue_id)

@@ -219,7 +219,14 @@ class Replication:
         synchronize = SlaveSynchronize(
             self._identity.broker_addr,
             known,
-            OffsetSynchronize(api, tables.offsets, tables.schedule_offsets, known, self._cut_log),
+            OffsetSynchronize(
+                api,
+                tables.offsets,
+                tables.schedule_offsets,
+                known,
+                self._cut_log,
+                lambda: self._page.counters[MAX_PHY_OFFSET],
+            ),
             self._cut_log,
             MasterChecks(self._trust.find_objection, self._compare_logs, self._master_is_silent),
             self._page,

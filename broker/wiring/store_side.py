@@ -91,7 +91,7 @@ class StoreSide:
             find_topic, BatchQueueReader(store, self.table.generation_of)
         )
         self.loop_units: Final = CheckedUnits(
-            GenerationAwareReader(ConsumeQueueReader(store), self.table).read_units,
+            GenerationAwareReader(ConsumeQueueReader(store, self.table), self.table).read_units,
             self.loop_reader,
             self.table,
             self._note_damaged,
@@ -101,7 +101,7 @@ class StoreSide:
         self.access: Final = StoreAccess(
             self.table,
             reader(directories, size, page),
-            GenerationAwareReader(ConsumeQueueReader(store), self.table),
+            GenerationAwareReader(ConsumeQueueReader(store, self.table), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self._note_damaged,
             self.batch_queues,

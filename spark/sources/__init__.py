@@ -15,6 +15,7 @@
     rocketmq         the format `rocketmq`: batch reads                          both
     rocketmq_log     the format `rocketmq_log`: commit-log files, and their damage    both
     log_files        which files there are, and what is missing between them     driver
+    log_notes        parts of the log that its broker passes over, or will cut off    driver
     log_filter       what of a WHERE clause leaves out files and records         both
     log_window       a file's bytes, and which cannot be read                    executors
     log_scan         a file's records and damage, in their order                 executors

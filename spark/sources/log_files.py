@@ -1,8 +1,8 @@
 """Which files a read of the log `rocketmq_log` takes, and what is missing between them.
 
-Driver, while a DataFrame is planned; each file is a partition. It lists directories and reads the
-first bytes of files, opens nothing for writing and changes nothing. What a file holds behind its
-first record is the executors' matter (log_scan.py).
+Driver, while a DataFrame is planned; each file is a partition. It lists directories, reads the
+first bytes of files and what is noted beside them (log_notes.py), opens nothing for writing and
+changes nothing. What a file holds behind its first record is the executors' matter (log_scan.py).
 
 Tested by tests/spark/sources/test_log_files.py.
 """
@@ -20,7 +20,8 @@ from typing import Final
 
 from spark.sources.errors import OptionError, SourceError
 from spark.sources.log_filter import LogFilter
-from spark.sources.log_scan import LONGEST_HEAD, Damage, LogFile
+from spark.sources.log_notes import noted_parts
+from spark.sources.log_scan import LONGEST_HEAD, Damage, LogFile, NotedPart
 from store.mapped_file import find_start_offset
 from store.message_codec import (
     PHY_OFFSET_AT,
@@ -85,16 +86,26 @@ def plan_log(paths: Sequence[str], *, is_written: bool) -> LogPlan:
     for one, other in itertools.pairwise(found):
         if one.start == other.start:
             raise OptionError(f"{one.path} and {other.path} are the same part of a log")
-    return _plan(_with_sizes(found), is_written)
+    noted = [
+        part
+        for place in map(_place, paths)
+        if place.is_dir()
+        for part in noted_parts(place, is_live=is_written)
+    ]
+    return _plan([_with_notes(file, noted) for file in _with_sizes(found)], is_written)
+
+
+def _place(path: str) -> Path:
+    """The file, or the directory that holds the files."""
+    place = Path(path.removeprefix("file://"))
+    return place / COMMIT_LOG if (place / COMMIT_LOG).is_dir() else place
 
 
 def _files_at(path: str) -> list[LogFile]:
-    place = Path(path.removeprefix("file://"))
+    place = _place(path)
     try:
         if not place.is_dir():
             return [_named_file(place)]
-        if (place / COMMIT_LOG).is_dir():
-            place /= COMMIT_LOG
         entries = sorted(os.listdir(place))
         found = [
             LogFile(str(place / name), start, (place / name).stat().st_size)
@@ -151,6 +162,17 @@ def _with_sizes(files: Sequence[LogFile]) -> list[LogFile]:
         size = max(usual, file.size)
         found.append(replace(file, size=size if room is None else min(size, room)))
     return found
+
+
+def _with_notes(file: LogFile, noted: Sequence[NotedPart]) -> LogFile:
+    """With what of the noted parts lies within it."""
+    end = file.start + file.size
+    within = [
+        replace(part, start=max(part.start, file.start), end=min(part.end, end))
+        for part in noted
+        if part.start < end and part.end > file.start
+    ]
+    return replace(file, noted=tuple(sorted(within, key=lambda part: part.start)))
 
 
 def _plan(files: list[LogFile], is_written: bool) -> LogPlan:

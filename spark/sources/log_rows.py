@@ -29,7 +29,14 @@ from spark.sources.log_columns import (
 )
 from spark.sources.log_filter import LogFilter
 from spark.sources.log_scan import LOST_REASON, Damage, Run
-from spark.sources.rows import BatchMaker, StoredMessage, messages_of
+from spark.sources.rows import (
+    PAIR_END,
+    PAIR_SIZE,
+    ROW_SIZE,
+    BatchMaker,
+    StoredMessage,
+    messages_of,
+)
 from store.inner_batch import INNER_BATCH_FLAG
 from store.lost_range import LOST_MARK
 from store.message_codec import (
@@ -130,14 +137,21 @@ class LogRows:
         return found
 
     def _pieces(self, records: Ordinary) -> Iterator[Ordinary]:
-        """Of about batch_bytes each, at least one record."""
+        """Of about batch_bytes each, at least one record, as BatchMaker counts them; properties are
+        taken as spread evenly over the records."""
         if not len(records.heads):
             return
         sizes = np.cumsum(records.parts.end - records.parts.at)
-        if sizes[-1] <= self._batch_bytes:
+        size = int(sizes[-1])
+        weight = size + ROW_SIZE * len(sizes)
+        if self._with_properties:
+            data = np.frombuffer(records.view, np.uint8)
+            weight += PAIR_SIZE * int(np.count_nonzero(data == PAIR_END[0]))
+        most = max(self._batch_bytes * size // weight, 1)
+        if size <= most:
             yield records
             return
-        numbers = (sizes - 1) // self._batch_bytes
+        numbers = (sizes - 1) // most
         starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, end in itertools.pairwise(starts):
             yield records.rows(np.arange(start, end))

@@ -36,16 +36,12 @@ from store.message_codec import (
     record_head,
 )
 from store.record_walk import RecordParts, announced_size, good_parts
+from store.search_budget import SearchBudget
 
 LONGEST_HEAD: Final = record_head(HOSTS_V6_FLAGS).size
 LOST_REASON: Final = "no broker of the group had it: one that started put this in its place"
 LONGEST_RECORD: Final = 64 << 20
 """Bytes; a longer one is not read, whatever it says."""
-_FREE: Final = 64 << 20
-_A_BYTE: Final = 4
-"""Bytes that look like records and are none are read for nothing: _FREE of them, and _A_BYTE more
-for each byte of the file that lies before. A client may have made many such, each within the one
-before; beyond that a record is not believed."""
 _FIRST_STEP: Final = 64 << 10
 """Bytes of the first walk behind damage: each costs as much as its bytes, however soon it ends."""
 
@@ -71,11 +67,22 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class NotedPart:
+    """[start, end) of the log is passed over, as its broker does. kind: of the table of damage;
+    None: it is none."""
+
+    kind: str | None
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogFile:
     """A file of the log. Picklable; its path is the same on every executor.
 
     size: bytes that it should have. is_newest: nothing behind it was begun, so its records may end
-    anywhere. is_written: and a broker may be writing it.
+    anywhere. is_written: and a broker may be writing it. noted: parts within it, by their place.
     """
 
     path: str
@@ -83,6 +90,17 @@ class LogFile:
     size: int
     is_newest: bool = False
     is_written: bool = False
+    noted: tuple[NotedPart, ...] = ()
+
+
+class _Part(NamedTuple):
+    """What is scanned: the file, as far as it is there, or what lies before a noted part. end: its
+    position in the file."""
+
+    end: int
+    is_last: bool
+    is_newest: bool
+    is_written: bool
 
 
 class LogFileScan:
@@ -99,18 +117,36 @@ class LogFileScan:
         """now_ms: the wall clock."""
         self._file = file
         self._window = window
-        self._there = min(window.size, file.size)
-        """Bytes that the file has."""
+        self._part = _Part(
+            min(window.size, file.size),
+            is_last=True,
+            is_newest=file.is_newest,
+            is_written=file.is_written,
+        )
         self._longest_record = longest_record
         self._believed = BelievedTime(now_ms)
         self._step = _FIRST_STEP
-        self._for_nothing = 0
+        self._budget = SearchBudget(0)
 
     def run(self) -> Iterator[Run | Damage]:
         """Records and damage, in their order. Raises SourceError: the file cannot be read, for
         another reason than rot."""
-        at = 0
-        while self._there - at >= BLANK_SIZE:
+        at, last = 0, self._part
+        for noted in self._file.noted:
+            end = min(noted.start - self._file.start, last.end)
+            ends = noted.kind is None  # The log does, for its readers: within a record perhaps.
+            self._part = _Part(end, is_last=ends, is_newest=ends, is_written=ends)
+            yield from self._scan(at)
+            start = max(noted.start, self._file.start + at)
+            if noted.kind is not None and start < noted.end:
+                yield Damage(noted.kind, start, noted.end, noted.reason)
+            at = max(at, noted.end - self._file.start)
+        self._part = last
+        yield from self._scan(at)
+
+    def _scan(self, at: int) -> Iterator[Run | Damage]:
+        """From `at` on, as far as there is something."""
+        while self._part.end - at >= BLANK_SIZE:
             run = self._walk(at)
             if run is None:
                 found = self._judge(at)
@@ -134,8 +170,8 @@ class LogFileScan:
 
     def _walk(self, at: int) -> Run | None:
         """The good records at `at` that are loaded whole; None without one."""
-        view, base = self._window.view(at, min(_FIRST_STEP, self._there - at))
-        return self._run(at, min(len(view) - (at - base), self._there - at, self._step))
+        view, base = self._window.view(at, min(_FIRST_STEP, self._part.end - at))
+        return self._run(at, min(len(view) - (at - base), self._part.end - at, self._step))
 
     def _run(self, at: int, size: int) -> Run | None:
         view, base = self._window.view(at, size)
@@ -152,19 +188,19 @@ class LogFileScan:
         needed = announced_size(view, at - base, self._file.size - at)
         if needed < 0:
             return RecordCheck(RecordKind.INVALID, 0, "totalSize is not the sum of its parts")
-        if needed > self._there - at:
+        if needed > self._part.end - at:
             return RecordCheck(RecordKind.INVALID, 0, "the file ends within this record")
         if needed > self._longest_record:
             reason = f"a record of {needed} bytes: more than maxRecordBytes"
             return RecordCheck(RecordKind.INVALID, needed, reason)
         cost = needed + (WINDOW if at + needed > self._window.loaded_end else 0)
-        if self._for_nothing + cost > _FREE + _A_BYTE * at:
+        if not self._budget.allows(at, cost):
             return RecordCheck(RecordKind.INVALID, 0, "bytes that look like too many records")
         view, base = self._window.view(at, max(needed, BLANK_SIZE))
         limit, phy_offset = self._file.size - base, self._file.start + at
         found = check_record(view, at - base, limit, phy_offset, check_crc=True)
         if found.kind is RecordKind.INVALID:
-            self._for_nothing += cost
+            self._budget.spend(cost)
         return found
 
     # -- damage --------------------------------------------------------------------------------
@@ -173,13 +209,13 @@ class LogFileScan:
         """What there is to say of what `found` is not good at `at`, and where to go on."""
         size = found.size or self._size_of_parts(at)
         if size and self._goes_on(at + size):
-            if self._file.is_written and self._ends(at + size):
-                return None, self._there
+            if self._part.is_written and self._ends(at + size):
+                return None, self._part.end
             return self._damage("record", at, at + size, found.reason), at + size
         following = find_next(
             self._window,
             at + 1,
-            self._there,
+            self._part.end,
             file_start=self._file.start,
             file_size=self._file.size,
             not_before=self._believed.ms,
@@ -187,16 +223,16 @@ class LogFileScan:
         )
         if following is not None:
             return self._damage("bytes", at, following, found.reason), following
-        end = self._end_of_bytes(at) if self._file.is_newest else self._there
-        if end == at or self._file.is_written:
-            return None, self._there
-        return self._damage("bytes", at, end, found.reason), self._there
+        end = self._end_of_bytes(at) if self._part.is_newest else self._part.end
+        if end == at or self._part.is_written:
+            return None, self._part.end
+        return self._damage("bytes", at, end, found.reason), self._part.end
 
     def _size_of_parts(self, at: int) -> int:
         """The size of the record at `at`, if only its bytes are wrong; 0 when its sizes are."""
         view, base = self._window.view(at, LONGEST_HEAD)
         needed = announced_size(view, at - base, self._file.size - at)
-        if not BLANK_SIZE < needed <= min(self._there - at, self._longest_record):
+        if not BLANK_SIZE < needed <= min(self._part.end - at, self._longest_record):
             return 0
         view, base = self._window.view(at, needed)
         limit, phy_offset = self._file.size - base, self._file.start + at
@@ -205,15 +241,17 @@ class LogFileScan:
 
     def _goes_on(self, at: int) -> bool:
         """Whether the head of a record or a blank one is at `at`, or the end of all."""
-        if at == self._there or (self._file.is_newest and self._ends(at)):
+        if at == self._part.end or (self._part.is_newest and self._ends(at)):
             return True
-        if self._there - at < BLANK_SIZE:
+        if self._part.end - at < BLANK_SIZE:
             return False
         view, base = self._window.view(at, RECORD_PLACE.size)
         size, magic = SIZE_AND_MAGIC.unpack_from(view, at - base)
         if magic == MAGIC_BLANK:
             return bool(size == self._file.size - at)
-        if self._there - at < RECORD_PLACE.size or not has_magic(view[at - base : at - base + 8]):
+        if self._part.end - at < RECORD_PLACE.size or not has_magic(
+            view[at - base : at - base + 8]
+        ):
             return False
         return bool(RECORD_PLACE.unpack_from(view, at - base)[3] == self._file.start + at)
 
@@ -225,12 +263,12 @@ class LogFileScan:
 
     def _end_of_bytes(self, at: int) -> int:
         """Behind the last byte from `at` on that is not zero, or cannot be read."""
-        if self._window.why_unreadable(at, self._there):
-            return self._there
+        if self._window.why_unreadable(at, self._part.end):
+            return self._part.end
         end = at
-        while (at := self._window.next_data(at)) < self._there:
-            view, base = self._window.view(at, min(WINDOW, self._there - at))
-            piece = bytes(view[at - base : self._there - base])
+        while (at := self._window.next_data(at)) < self._part.end:
+            view, base = self._window.view(at, min(WINDOW, self._part.end - at))
+            piece = bytes(view[at - base : self._part.end - base])
             end = at + len(used) if (used := piece.rstrip(b"\0")) else end
             at += len(piece)
         return end
@@ -244,8 +282,11 @@ class LogFileScan:
 
     def _end(self, at: int) -> Iterator[Damage]:
         """No blank record ended the file."""
-        if self._file.is_newest:
-            if not self._file.is_written and at < (end := self._end_of_bytes(at)):
+        if not self._part.is_last:
+            if at < self._part.end:
+                yield self._damage("bytes", at, self._part.end, "too few bytes for a record")
+        elif self._part.is_newest:
+            if not self._part.is_written and at < (end := self._end_of_bytes(at)):
                 yield self._damage("bytes", at, end, "too few bytes for a record")
         elif at < self._file.size:
             reason = f"the file has {self._window.size} bytes of {self._file.size}"

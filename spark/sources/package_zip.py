@@ -27,15 +27,24 @@ _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 
 def write_zip(target: Path, home: Path = INSTALL_DIRECTORY) -> int:
     """Write the modules of the installation at `home` to `target`; how many. Raises OSError."""
-    count = 0
     part = target.with_name(f"{target.name}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    try:
+        count = _write(part, home)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _write(target: Path, home: Path) -> int:
+    count = 0
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in modules(home):
             entry = zipfile.ZipInfo(str(path.relative_to(home)), _WHEN)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())
             count += 1
-    part.replace(target)
     return count
 
 

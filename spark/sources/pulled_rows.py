@@ -2,8 +2,8 @@
 
 Executors. The arrays are those of log_columns.py, which takes 1.5 us a message where rows.py takes
 11. Whatever is not ordinary (a compressed body, a batch inside, a host of IPv6, an offset that is
-missing, a record that is damaged or of another topic) is left to queue_reader.py and rows.py: a
-test compares both.
+missing, a record that is damaged or of another topic or queue) is left to queue_reader.py and
+rows.py: a test compares both.
 
 Tested by tests/spark/sources/test_pulled_rows.py.
 """
@@ -34,12 +34,15 @@ LEAST: Final = 16
 
 
 def pulled_batch(
-    part: Range, pulls: Sequence[tuple[int, Pulled]], schema: Any
+    part: Range, pulls: Sequence[tuple[int, Pulled]], schema: Any, *, is_static: bool = False
 ) -> pa.RecordBatch | None:
     """The messages of consecutive pulls, each with the offset that was asked for; None when one of
-    them must be looked at on its own. schema: Arrow's, of some columns of rows.COLUMNS."""
+    them must be looked at on its own. schema: Arrow's, of some columns of rows.COLUMNS. is_static:
+    the records have other queue ids."""
     records = _ordinary(b"".join(pulled.records for _, pulled in pulls))
     if records is None or records.topics.dictionary.to_pylist() != [part.topic]:
+        return None
+    if not is_static and (records.heads["queue_id"] != part.queue_id).any():
         return None
     begin, end = pulls[0][0], min(pulls[-1][1].next_offset, part.end)
     deltas = {pulled.offset_delta for _, pulled in pulls}

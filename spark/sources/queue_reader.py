@@ -1,9 +1,9 @@
 """RangeReader: the messages of a range of a queue, each once, or an error that says what is gone.
 
 Executors, in the one thread of a task and one that fetches the next pull meanwhile. What a broker
-answers is distrusted: offsets that do not advance, messages of other places. Holes of compacted and
-static topics are no loss; messages that retention removed on the way, or that a shorter log never
-had, are (LossRule).
+answers is distrusted: offsets that do not advance, messages of other topics and queues. Holes of
+compacted and static topics are no loss; messages that retention removed on the way, or that a
+shorter log never had, are (LossRule).
 
 Tested by tests/spark/sources/test_queue_reader.py.
 """
@@ -23,7 +23,16 @@ from spark.sources.errors import UnavailableError
 from spark.sources.losses import LossRule
 from spark.sources.pulled_rows import pulled_batch
 from spark.sources.ranges import Range
-from spark.sources.rows import BatchMaker, StoredMessage, damage, messages_of, split_records
+from spark.sources.rows import (
+    PAIR_END,
+    PAIR_SIZE,
+    ROW_SIZE,
+    BatchMaker,
+    StoredMessage,
+    damage,
+    messages_of,
+    split_records,
+)
 from spark.sources.topic_kind import has_holes
 from store.inner_batch import inner_num
 from store.message_codec import CheckedRecord
@@ -82,7 +91,7 @@ class RangeReader:
             yield from maker.batches(self.messages(), most_bytes)
             return
         for pulls in self._collected(most_bytes):
-            batch = pulled_batch(self._part, pulls, maker.arrow_schema)
+            batch = pulled_batch(self._part, pulls, maker.arrow_schema, is_static=self._is_static())
             if batch is not None:
                 yield batch
             else:
@@ -90,12 +99,12 @@ class RangeReader:
                 yield from maker.batches(messages, most_bytes)
 
     def _collected(self, most_bytes: int) -> Iterator[list[tuple[int, Pulled]]]:
-        """Pulls that have about so many bytes together."""
+        """Pulls whose rows have about so many bytes together, as BatchMaker counts them."""
         kept: list[tuple[int, Pulled]] = []
         size = 0
         for each in self._pulls():
             kept.append(each)
-            size += len(each[1].records)
+            size += _weight(each)
             if size >= most_bytes:
                 yield kept
                 kept, size = [], 0
@@ -108,8 +117,8 @@ class RangeReader:
         offset, pulled = each
         expected, end = offset, min(pulled.next_offset, self._part.end)
         for record in split_records(pulled.records):
-            if isinstance(record, str) or record.topic != self._topic:
-                self._damaged(record if isinstance(record, str) else _stray(record))
+            if isinstance(record, str) or (stray := self._stray(record)):
+                self._damaged(record if isinstance(record, str) else stray)
                 continue
             first = record.queue_offset + pulled.offset_delta
             if self._is_whole:
@@ -118,6 +127,21 @@ class RangeReader:
             expected = max(expected, first + inner_num(record.sys_flag, record.properties))
         if self._is_whole:
             self._hole(expected, end)
+
+    def _stray(self, record: CheckedRecord) -> str:
+        """What is wrong with the place that a record says it is of; nothing: "". Those of a static
+        topic have the queue ids that their brokers keep them by."""
+        if record.topic != self._topic:
+            wrong = f"topic, {str(record.topic, 'utf-8', 'replace')!r}"
+        elif record.queue_id != self._part.queue_id and not self._is_static():
+            wrong = f"queue, {record.queue_id}"
+        else:
+            return ""
+        return f"the record at queue offset {record.queue_offset} is of another {wrong}"
+
+    def _is_static(self) -> bool:
+        """Of the route that the pull has taken, so nothing is asked for."""
+        return bool(self._cluster.route(self._part.topic).topic_queue_mapping_by_broker)
 
     def _messages(
         self, record: CheckedRecord, offset_delta: int, begin: int, end: int
@@ -222,9 +246,12 @@ class RangeReader:
         log.warning("%s: left out", error)
 
 
-def _stray(record: CheckedRecord) -> str:
-    topic = str(record.topic, "utf-8", "replace")
-    return f"the record at queue offset {record.queue_offset} is of another topic, {topic!r}"
+def _weight(each: tuple[int, Pulled]) -> int:
+    """Of a pull, before anything of it is read: a body's bytes may look like ends of properties."""
+    offset, pulled = each
+    pairs = pulled.records.count(PAIR_END)
+    rows = min(pulled.next_offset - offset, len(pulled.records))
+    return len(pulled.records) + ROW_SIZE * rows + PAIR_SIZE * pairs
 
 
 _NOTHING: Final = frozenset({ResponseCode.PULL_NOT_FOUND})

@@ -226,10 +226,11 @@ class PushingReader(BatchReader):
 def within(
     losses: LossRule, queue: MessageQueue, start: int, end: int, limits: Limits
 ) -> tuple[int, int]:
-    """The part of what is wanted that is there; DataLossError or a warning for the rest."""
+    """The part of what is wanted that is there; DataLossError or a warning for the rest. What a
+    slave does not have yet stays wanted: its tasks wait."""
     if start < min(limits.begin, end):
         losses.retention(queue, start, min(limits.begin, end))
     if limits.is_certain and max(start, end) > limits.end:
         losses.shorter(queue, max(start, end), limits.end)
     begin = max(start, limits.begin)
-    return begin, max(min(end, limits.end), begin)
+    return begin, max(min(end, limits.end) if limits.is_certain else end, begin)

@@ -279,15 +279,17 @@ class BatchMaker:
             yield self.batch(kept)
 
 
-_PAIR_SIZE: Final = 100
+PAIR_SIZE: Final = 100
 """Bytes of a property beside its texts: a client may send thousands of tiny ones."""
-_USUAL_SIZE: Final = 300
+ROW_SIZE: Final = 300
 """Bytes of a row beside its body and properties."""
+PAIR_END: Final = b"\x02"
+"""Behind a property, wherever properties are stored."""
 
 
 def _size(message: StoredMessage) -> int:
     pairs = message.properties.items()
-    return len(message.body) + _USUAL_SIZE + sum(_PAIR_SIZE + len(k) + len(v) for k, v in pairs)
+    return len(message.body) + ROW_SIZE + sum(PAIR_SIZE + len(k) + len(v) for k, v in pairs)
 
 
 def damage(broker_name: str, queue_id: int, reason: str) -> DamagedMessageError:

@@ -58,7 +58,7 @@ class FollowedQueues:
         self.moved: dict[tuple[str, int], None] = {}
         """Queues that may have more records than were taken."""
         self._looked_at_ms = 0
-        self._reader = ConsumeQueueReader(config)
+        self._reader = ConsumeQueueReader(config, table)
         self._units = GenerationAwareReader(self._reader, table)
         self._log = log
 

@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from adopt import command_line
 from adopt.command_line import DONE, REFUSED, main
 from adopt.log_survey import survey_log
-from tests.adopt.golden_stores import GOLDEN, copied, unpack_all
+from tests.adopt.golden_stores import GOLDEN, copied, snapshot, unpack_all
 from tests.support.archives import unpack
 
 
@@ -63,6 +65,49 @@ def test_wrong_words(golden: Path, words: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([*place, *words])
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("way", ["same", "link", "dots"])
+def test_a_copy_is_never_made_in_the_store_itself(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """--to the same directory was done in place once, which nobody had asked for."""
+    place = copied(golden / "clean", tmp_path / "own")
+    before = snapshot(place)
+    (tmp_path / "link").symlink_to(place)
+    target = {"same": place, "link": tmp_path / "link", "dots": tmp_path / "own/../own"}[way]
+    assert main([str(place), "--to", str(target)]) == REFUSED
+    assert "the store itself; name a directory beside it, or --in-place" in capsys.readouterr().out
+    assert snapshot(place) == before
+
+
+@pytest.mark.parametrize("words", [[], ["--to-rocksdb"]], ids=["ours", "rocksdb"])
+def test_what_lies_on_another_disk_is_not_moved_aside(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """It was refused by the kernel in the last step but one, and by each further try."""
+    place = copied(golden / "clean", tmp_path / "own")
+    if words:
+        assert main([str(place), "--in-place"]) == DONE
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert os.stat(other).st_dev != place.stat().st_dev
+        shutil.copytree(place / "config", Path(other, "config"))
+        shutil.rmtree(place / "config")
+        (place / "config").symlink_to(Path(other, "config"))
+        before = snapshot(place)
+        assert main([str(place), "--in-place", *words]) == REFUSED
+        assert "on another disk" in capsys.readouterr().out
+        assert snapshot(place) == before
+        assert main([str(place), "--to", str(tmp_path / "new"), *words]) == DONE
+
+
+@pytest.mark.parametrize("below", ["", "new"])
+def test_a_file_where_the_copy_should_be(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main([str(golden / "clean"), "--to", str(tmp_path / "file" / below)]) == REFUSED
+    assert "file is not a directory; name one that does not exist" in capsys.readouterr().out
 
 
 def test_names_from_files_cannot_write_to_the_terminal(

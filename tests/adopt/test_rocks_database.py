@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import rocksdict
 
 from adopt import rocks_database
 from adopt.rocks_database import RocksDatabase, is_database, write_database
@@ -71,6 +72,51 @@ def test_damage_is_named_with_a_way_out(golden: Path, tmp_path: Path, name: str,
         path.write_bytes(raw[: len(raw) // 2] if way == "cut" else bytes(len(raw)))
     with pytest.raises(StoreError, match=r"topics: RocksDB cannot read it: .*copy"):
         read_all(place)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
+def test_a_damaged_block_is_not_the_end(tmp_path: Path, share: float) -> None:
+    """The library's own iterator ends there without a word."""
+    write_database(tmp_path / "db", {"default": [(b"%05d" % n, bytes(50)) for n in range(5000)]})
+    assert len(read_all(tmp_path / "db")) == 5000
+    (path,) = (tmp_path / "db").glob("*.sst")
+    flip(path, 20 + int(path.stat().st_size * share))
+    with pytest.raises(StoreError, match="RocksDB cannot read it: Corruption"):
+        read_all(tmp_path / "db")
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A database whose process had written to its log only: it is copied while it is open."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    database = rocksdict.Rdict(str(tmp_path / "open"), options)
+    for number in range(100):
+        database[b"%05d" % number] = bytes(50)
+    database.flush_wal(True)
+    place = copied(tmp_path / "open", tmp_path / "killed")
+    database.close()
+    return place
+
+
+def test_what_a_kill_cut_off_a_log_is_left_out(killed: Path) -> None:
+    assert len(read_all(killed)) == 100
+    (path,) = killed.glob("*.log")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(read_all(killed)) == 99
+
+
+def test_damage_within_a_log_is_not_its_end(killed: Path) -> None:
+    (path,) = killed.glob("*.log")
+    flip(path, path.stat().st_size // 2)
+    with pytest.raises(StoreError, match="RocksDB cannot read it: Corruption"):
+        read_all(killed)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
 
 
 def test_huge_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from adopt.plan import make_plan
+from adopt.plan import make_plan, plan_lines
 from adopt.rocks_database import write_database
 from adopt.store_survey import Kind, StoreFacts, open_halves, survey_store
+from adopt.way_back import problems_back
 from store.errors import StoreError
+from store.store_lock import StoreLock
 from tests.adopt.golden_stores import GOLDEN, copied, snapshot, unpack_all
 from tests.support.archives import unpack
 
@@ -58,7 +60,24 @@ def test_a_store_of_4_9() -> None:
 def test_dledger(golden: Path) -> None:
     facts = survey_store(golden / "dledger" / "dl1")
     assert facts.kind is Kind.DLEDGER
-    assert make_plan(facts, "", "", skip_damaged=False).is_needed
+    plan = make_plan(facts, "", "", skip_damaged=False)
+    assert plan.is_needed
+    assert next(plan_lines(plan)) == "what --to DIRECTORY will do:"
+
+
+def test_a_store_that_a_broker_has_open(golden: Path, tmp_path: Path) -> None:
+    """Its abort file is no news then, and nothing says that it was killed."""
+    root = copied(golden / "clean", tmp_path / "own")
+    (root / "abort").touch()
+    with StoreLock(root):
+        for_ours = make_plan(survey_store(root), "", "", skip_damaged=False)
+        back = list(problems_back(survey_store(root)))
+    assert "wait until its process has ended" in "\n".join(for_ours.problems)
+    assert not any("orderly" in each for each in (*for_ours.notes, *back))
+    assert any(
+        "orderly" in each
+        for each in make_plan(survey_store(root), "", "", skip_damaged=False).notes
+    )
 
 
 def test_controller_mode(golden: Path, tmp_path: Path) -> None:

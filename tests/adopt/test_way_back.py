@@ -3,15 +3,20 @@ refused. With Java's broker: tests/interop/test_adoption.py."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from adopt.command_line import DONE, REFUSED, main
 from adopt.config_tables import read_json, read_v1
+from adopt.copied_files import SPARE
+from adopt.rocks_database import RocksDatabase
 from adopt.rocks_queues import read_bounds
-from tests.adopt.golden_stores import copied, snapshot, unpack_all
+from tests.adopt.golden_stores import QUEUES, copied, snapshot, unpack_all
 from tests.adopt.test_adoption import KillError, kill_at
+
+LOG_END = 236_940
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,8 @@ def check(files: Path, back: Path) -> None:
     assert not any(path.is_dir() for path in (back / "consumequeue").iterdir())
     name = "commitlog/" + "0" * 20
     assert (back / name).read_bytes() == (files / name).read_bytes()
-    # Java builds what is behind it: all of the log, whose first record is at 0.
-    assert read_bounds(back / "consumequeue").checkpoint == -1
+    # Java builds what is behind it: nothing.
+    assert read_bounds(back / "consumequeue").checkpoint == LOG_END
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
@@ -63,15 +68,29 @@ def test_a_kill_at_any_change_of_the_disk(
         assert (back / "adopt.aside.1/consumequeue/TRocksA/0").is_dir()
 
 
-def test_a_queue_without_messages_keeps_its_place(golden: Path, tmp_path: Path) -> None:
+def test_queues_without_messages_keep_their_places(golden: Path, tmp_path: Path) -> None:
     files = copied(golden / "files", tmp_path / "files")
+    # All have expired.
+    log = files / "commitlog" / f"{0:020d}"
+    log.with_name(f"{log.stat().st_size:020d}").write_bytes(bytes(log.stat().st_size))
+    log.unlink()
     unit = b"\0" * 8 + (100).to_bytes(4) + bytes(8)
     (files / "consumequeue/Expired/2").mkdir(parents=True)
     (files / "consumequeue/Expired/2" / f"{60_000:020d}").write_bytes(
         unit * 7 + bytes(60_000 - 140)
     )
     assert main([str(files), "--to-rocksdb", "--to", str(tmp_path / "back")]) == DONE
-    assert read_bounds(tmp_path / "back/consumequeue").ends == {("Expired", 2): 3007}
+    assert read_bounds(tmp_path / "back/consumequeue").ends == QUEUES | {("Expired", 2): 3007}
+    with RocksDatabase(tmp_path / "back/consumequeue") as database:
+        assert not list(database.entries("default"))
+
+
+def test_a_directory_that_is_no_queue_is_not_one(golden: Path, tmp_path: Path) -> None:
+    files = copied(golden / "files", tmp_path / "files")
+    for name in ("2147483648", "9999999999", "-1", "01", "x"):
+        shutil.copytree(files / "consumequeue/TRocksC/0", files / "consumequeue/TRocksC" / name)
+    assert main([str(files), "--to-rocksdb", "--to", str(tmp_path / "back")]) == DONE
+    assert read_bounds(tmp_path / "back/consumequeue").ends == QUEUES
 
 
 def test_there_and_back_again(golden: Path, tmp_path: Path) -> None:
@@ -116,6 +135,25 @@ def test_what_is_in_the_way_is_not_removed(
         assert main([str(files), "--to-rocksdb", *way]) == REFUSED
         assert "topics: in the way of a database; move it elsewhere" in capsys.readouterr().out
     assert (files / "config/topics/mine").exists()
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
+def test_the_units_need_room(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    in_place: bool,
+) -> None:
+    """1,000 of them, each twice, besides what is always kept free."""
+    files = copied(golden / "files", tmp_path / "files")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=SPARE + 100_000))
+    way = ["--in-place"] if in_place else ["--to", str(tmp_path / "back")]
+    assert main([str(files), "--to-rocksdb", *way]) == REFUSED
+    assert "bytes are needed" in capsys.readouterr().out
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert main([str(files), "--to-rocksdb", *way]) == DONE
 
 
 def test_a_topic_named_as_a_file_of_rocksdb_keeps_its_queues(golden: Path, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The official clients as loads: synchronous sends of Java's (4.9.8) and of Go's (2.1.2), and a
-push consumer of Java's that waits for what a producer sends at a rate.
+push consumer of Java's that waits for what a producer sends at a rate, and one that writes Parquet.
 
-One process for all runs of a session: tests/interop/src/bench/SyncSends.java or PushLatencies.java
-in a JVM, or src/go/sync_sends.go, which is built when it is not there yet. Used by the thread of
-the benchmark.
+One process for all runs of a session: tests/interop/src/bench/SyncSends.java, PushLatencies.java or
+src/parquet/ParquetConsumer.java in a JVM, or src/go/sync_sends.go, which is built when it is not
+there yet. Used by the thread of the benchmark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.measuring import OUT_DIR
-from tests.interop.java_peers import INTEROP_DIR, QUIET_JVM, bench_classpath, java_command
+from tests.interop.java_peers import (
+    INTEROP_DIR,
+    QUIET_JVM,
+    bench_classpath,
+    java_command,
+    parquet_classpath,
+)
 
 _GO_SOURCES: Final = INTEROP_DIR / "src" / "go"
 _JVM: Final = (
@@ -34,10 +40,16 @@ class ClientProcess:
     """
 
     def __init__(self, program: str, namesrv: str, directory: Path) -> None:
-        """program: "java" or "go", which `send`, or "java-push", which does `stream`."""
+        """program: "java" or "go", which `send`, "java-push", which does `stream`, "java-parquet",
+        which does `to_parquet`."""
         directory.mkdir(parents=True)
         self._log = (directory / "client.log").open("w+")
-        commands = {"java": _java, "java-push": _java_push, "go": _go}
+        commands = {
+            "java": _java,
+            "java-push": _java_push,
+            "java-parquet": _java_parquet,
+            "go": _go,
+        }
         command, env = commands[program](namesrv, directory)
         self._name = f"the {program} client"
         self._popen = subprocess.Popen(
@@ -64,6 +76,13 @@ class ClientProcess:
         Raises RuntimeError when the client ended.
         """
         return self._run(topic, queues, rate, total, body)
+
+    def to_parquet(self, topic: str, messages: int, file: Path) -> dict[str, float]:
+        """So many messages from the topic's beginning, into a file: messages, seconds, cpu_s.
+
+        Raises RuntimeError when the client ended.
+        """
+        return self._run(topic, messages, file)
 
     def _run(self, *words: object) -> dict[str, float]:
         assert self._popen.stdin is not None
@@ -105,6 +124,11 @@ def _java(
 
 def _java_push(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:
     return _java(namesrv, directory, "bench.PushLatencies")
+
+
+def _java_parquet(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+    main = "parquet.ParquetConsumer"
+    return java_command(parquet_classpath(), main, directory, jvm=_JVM, args=[namesrv]), {}
 
 
 def _go(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:

@@ -1,9 +1,12 @@
-"""How fast the Spark formats read: MB/s a core, in one process, without Spark.
+"""How fast the Spark formats read: MB/s a core, in one process, and through Spark.
 
 Usage: python -m tests.bench.spark_source [--megabytes N] [--body N] [--rounds N]
+    [--only log|topics|memory] [--no-peers]
 `rocketmq_log` over a file of `--megabytes` of messages with UNIQ_KEY, KEYS, TAGS, WAIT and CLUSTER,
 in the page cache: processor time of the best of several rounds, as a ratio to a copy of the same
-bytes with the CRC of each body. What Spark adds is the transfer of the Arrow batches to its JVM.
+bytes with the CRC of each body. `rocketmq` (spark_topics.py) of a broker of ours, as many bytes in
+1 to 512 queues, beside the load generator's pull and a Java consumer that writes Parquet, and
+through Spark's JVM. What a task needs in memory (spark_memory.py).
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import EqualTo
 from pyspark.sql.types import StructType
 
@@ -27,6 +29,8 @@ from store.crc32 import crc32_for
 from store.mapped_file import file_name
 from store.message import Message
 from store.message_codec import encode_blank, encode_host, encode_record
+from tests.bench.spark_memory import print_memory
+from tests.bench.spark_topics import count_rows, print_topics, running_bench
 
 GOAL_MB_S: Final = 200
 TOPICS: Final = 7
@@ -68,39 +72,13 @@ def _message(choice: random.Random, number: int, at: int, body_size: int) -> Mes
     )
 
 
-class _Sink:
-    """Counts what a pipe would take."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        self.size += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def read(place: Path, filters: Sequence[Any] = (), *, schema: StructType = SCHEMA) -> int:
     """All rows, as Arrow's stream; their number."""
     source = RocketmqLogSource({"path": str(place)})
     plain: Any = source.reader(schema)
     reader = PushingReader(plain.options, schema)
     reader.pushFilters(list(filters))
-    count = 0
-    for partition in reader.partitions():
-        writer: Any = None
-        for batch in reader.read(partition):
-            writer = writer or pa.ipc.new_stream(_Sink(), batch.schema)
-            writer.write_batch(batch)
-            count += batch.num_rows
-    return count
+    return count_rows(reader)
 
 
 def damage(place: Path) -> int:
@@ -130,7 +108,22 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("log", "topics", "memory"))
+    parser.add_argument("--no-peers", action="store_true", help="neither Java nor Spark's JVM")
     options = parser.parse_args()
+    if options.only in (None, "log"):
+        print_log(options)
+    if options.only != "log":
+        with running_bench(options.rounds) as bench:
+            if options.only != "memory":
+                has_peers = not options.no_peers
+                print_topics(bench, options.megabytes, options.body, has_peers=has_peers)
+            if options.only != "topics":
+                print_memory(bench)
+
+
+def print_log(options: argparse.Namespace) -> None:
+    """The rows of rocketmq_log."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / file_name(0)
         count = write_log(path, options.megabytes << 20, options.body)

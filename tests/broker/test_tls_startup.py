@@ -56,6 +56,19 @@ def test_the_tls_file_wins(tmp_path: Path) -> None:
     assert load(tmp_path, text).tls.tls_test_mode_enable
 
 
+def test_protocols_and_ciphers_from_every_source(tmp_path: Path) -> None:
+    suite = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+    file = tmp_path / "tls.properties"
+    file.write_text(f"tls.ciphers={suite}\n")
+    options = load(tmp_path, f"tls.config.file={file}\n", "-Dtls.protocols=TLSv1.2")
+    assert (options.tls.tls_ciphers, options.tls.tls_protocols) == (suite, "TLSv1.2")
+    assert options.warnings == ()
+    with pytest.raises(StartupExitError, match=r"tls\.protocols = TLSv1: none of them is spoken"):
+        load(tmp_path, "tls.protocols=TLSv1\n")
+    (told,) = load(tmp_path, "tls.ciphers=TLS_AES_256_GCM_SHA384\n").warnings
+    assert "cannot choose among the suites of TLS 1.3" in told
+
+
 def test_children_get_them_and_nobody_else(tmp_path: Path) -> None:
     options = load(tmp_path, "tls.server.keyPassword=secret\ntls.server.mode=enforcing\n")
     assert [key for key in options.settings() if key.startswith("tls")] == []

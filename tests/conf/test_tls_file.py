@@ -61,17 +61,6 @@ def test_its_keys_win(tmp_path: Path) -> None:
     assert loaded.warnings == ("earlier",)
 
 
-def test_what_openssl_chooses_is_not_said_there(tmp_path: Path) -> None:
-    path = tmp_path / "tls.properties"
-    path.write_text("tls.ciphers=TLS_AES_128_GCM_SHA256\ntls.protocols=TLSv1.3\n")
-    _, *told = with_tls_file(KEYS, given(path), "/unused").warnings
-    assert [each.partition(" has no effect: TLS 1.2")[0] for each in told] == [
-        f"{path}:1: tls.ciphers",
-        f"{path}:2: tls.protocols",
-    ]
-    assert all("openssl.cnf" in each for each in told)
-
-
 def test_whether_tls_is_used_is_not_said_there(tmp_path: Path) -> None:
     path = tmp_path / "tls.properties"
     path.write_text("tls.server.mode=enforcing\ntls.enable=true\ntls.config.file=/other\n")

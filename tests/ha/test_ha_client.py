@@ -1087,6 +1087,29 @@ def test_an_orderly_stop_in_the_middle_of_a_frame(tmp_path: Path, master: Script
     world.stop()
 
 
+def test_nothing_is_appended_after_the_stop(tmp_path: Path, master: ScriptedMaster) -> None:
+    """The next to stop is process `store`, whose checkpoint would say less than the log holds."""
+    world = SlaveWorld(tmp_path, master)
+    link = connect(world, master)
+    end = 0
+    for _ in range(20):
+        link.frame(end, b"before")
+        end += 6
+    wait_until(lambda: world.end > 0)
+    assert world.client.shutdown(1_000)
+    ended = world.end
+    assert not world.client.is_alive, "nobody else writes"
+    assert world.counters[APPEND_END] == ended
+    stopped = world.bytes_of(0, SIZE)
+    with contextlib.suppress(OSError):
+        for at in range(end, end + 600, 6):
+            link.frame(at, b"behind")
+    world.client.update_master_address(master.address)
+    world.client.interrupt()
+    assert (world.end, world.counters[APPEND_END]) == (ended, ended)
+    assert world.bytes_of(0, SIZE) == stopped == (b"before" * 20)[:ended].ljust(SIZE, b"\0")
+
+
 # -- TLS ---------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -93,14 +94,29 @@ def bench_classpath() -> str:
     return f"{_compiled('bench-4.9.8', sources, lib, 'bench')}:{lib}/*"
 
 
-def _compiled(name: str, sources: Sequence[Path], lib: Path, package: str) -> Path:
-    """A jar of `sources`, all of `package`, by their content; made when it is not there."""
+def parquet_classpath() -> str:
+    """Class path of a client of 5.x that writes Parquet (src/parquet), with the jars for Parquet
+    that PySpark brings."""
+    lib = _jars(CLIENT_5, "clients")
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise JavaPeersError("Java's Parquet is PySpark's: install the extra [spark]")
+    # Behind those of RocketMQ: Spark's logging is not wanted, and would be found first.
+    jars = Path(spark.origin).parent / "jars"
+    sources = [INTEROP_DIR / "src" / "parquet" / "ParquetConsumer.java"]
+    jar = _compiled(f"parquet-{CLIENT_5}", sources, lib, "parquet", f":{jars}/*")
+    return f"{jar}:{lib}/*:{jars}/*"
+
+
+def _compiled(name: str, sources: Sequence[Path], lib: Path, package: str, more: str = "") -> Path:
+    """A jar of `sources`, all of `package`, by their content; made when it is not there. more: the
+    class path behind `lib`."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     jar = TARGET_DIR / f"{name}-{digest[:8]}.jar"
     with _locked("build"):
         if not jar.exists():
             with tempfile.TemporaryDirectory(dir=TARGET_DIR) as work:
-                command = ["javac", "-nowarn", "-d", work, "-cp", f"{lib}/*"]
+                command = ["javac", "-nowarn", "-d", work, "-cp", f"{lib}/*{more}"]
                 _run([*command, *map(str, sources)], timeout_s=120)
                 # An archive of classes is made of jars only.
                 part = Path(work, jar.name)

@@ -14,7 +14,7 @@ from tests.interop.accounts import ACCOUNTS, SECRETS
 from tests.interop.clients import Client, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_entries
+from tests.interop.spark_rows import read_entries, read_lags
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -141,6 +141,26 @@ def test_spark_reads_with_an_account(client: Client, topic: str, tmp_path: Path)
         read_entries(client.namesrv, topic)
     with pytest.raises(NoRightError):
         read_entries(client.namesrv, topic, group="closed", aclFile=keys(tmp_path, APPLICATION))
+
+
+def test_spark_reads_lag_with_an_account(client: Client, topic: str, tmp_path: Path) -> None:
+    """One group by its name (208), and all of them at once (317)."""
+    client.producer(**APPLICATION).send(topic, "sync", 20)
+    consumer = client.push(topic, **APPLICATION)
+    consumer.wait_for(20)
+    where = {"topics": topic, "cluster": "GuardedCluster"}
+
+    def consumed(of: str) -> int:
+        file = keys(tmp_path, APPLICATION)
+        rows = read_lags(client.namesrv, of, aclFile=file, **where)
+        return sum(row["consumer_offset"] for row in rows if not row["is_retry"])
+
+    wait_until(lambda: consumed(consumer.group) == 20, "its progress is committed")
+    assert consumed("") == 20
+    for file in ({}, {"aclFile": keys(tmp_path, STRANGER)}):
+        for of in (consumer.group, ""):
+            with pytest.raises(NoRightError, match="the cluster refuses"):
+                read_lags(client.namesrv, of, **where, **file)
 
 
 def keys(directory: Path, account: dict[str, str]) -> str:

@@ -31,9 +31,10 @@ from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
-from tests.interop.spark_rows import read_rows
+from tests.interop.spark_rows import read_lags, read_rows
+from tests.support.lite_parent import group_body, parent_fields
 from tests.support.our_broker import FrameClient
-from tests.tools.fake_cluster import running_cluster
+from tests.tools.fake_cluster import FakeCluster, running_cluster
 from tests.tools.stored_queues import StoredQueues
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -313,10 +314,9 @@ def test_lite_topics_need_rights_on_their_parent_and_group(pair: Pair) -> None:
     """Java's broker asks nothing of who subscribes or pops (only its proxy does): ours does."""
 
     def run(asker: Asker) -> dict[str, list[int]]:
-        topic = NEW_TOPIC | {"topic": PARENT, "attributes": "+message.type=LITE"}
-        group = {"groupName": LITE_GROUP, "attributes": {"+lite.bind.topic": PARENT}}
-        assert asker.ask(17, topic)[0] == 0
-        assert asker.ask(200, {}, group)[0] == 0
+        parent = {key: str(value) for key, value in parent_fields(PARENT).items()}
+        assert asker.ask(17, parent | {"writeQueueNums": "1", "readQueueNums": "1"})[0] == 0
+        assert asker.ask(200, {}, group_body(LITE_GROUP, PARENT))[0] == 0
         found = {}
         for name, entries in RIGHTS.items():
             asker.create_user(name)
@@ -540,6 +540,7 @@ TOPIC_FIELDS: Final = {
     "topicSysFlag": "0",
     "order": "false",
 }
+LAG_COLUMNS: Final = ("topic", "cluster", "consumer_offset", "lag")
 SEND_FIELDS: Final = {
     "a": "P",
     "b": "Sparks",
@@ -585,6 +586,48 @@ def test_spark_reads_with_its_rights_only(pair: Pair, tmp_path: Path) -> None:
             wait_until(lambda: read_rows(names.address, "Sparks", aclFile=str(keys)), "the message")
             (row,) = read_rows(names.address, "Sparks", aclFile=str(keys))
             assert row["body"] == b"x"
+            _lags_with_rights(asker, names, broker, str(keys))
+
+
+def _lags_with_rights(asker: Asker, names: FakeCluster, broker: harness.Broker, keys: str) -> None:
+    """Get of the group and the topic for a group by its name, of the cluster for all at once."""
+    addresses = {"broker-auth": {"0": broker.address}}
+    members = {"brokerName": "broker-auth", "cluster": "AuthCluster"}
+    table = {
+        "brokerAddrTable": {"broker-auth": members | {"brokerAddrs": addresses["broker-auth"]}},
+        "clusterAddrTable": {"AuthCluster": ["broker-auth"]},
+    }
+    names.always(Code.GET_BROKER_CLUSTER_INFO, body=json.dumps(table).encode())
+    progress = {"consumerGroup": "readers", "topic": "Sparks", "queueId": "0", "commitOffset": "1"}
+    assert asker.ask(200, {}, {"groupName": "readers"})[0] == 0
+    assert asker.ask(15, progress)[0] == 0
+
+    def lags(of: str, **account: str) -> list[tuple[str, str, int, int]]:
+        rows = read_lags(names.address, of, **account)
+        found = [row for row in rows if row["consumer_group"] == "readers"]
+        return [tuple(row[key] for key in LAG_COLUMNS) for row in found]
+
+    for of in ("readers", ""):
+        with pytest.raises(NoRightError, match="refuses unsigned requests"):
+            lags(of)
+        with pytest.raises(NoRightError, match="refuses the account spark"):
+            lags(of, aclFile=keys)
+    for resource, of in (("Group:readers", "readers"), ("Cluster:AuthCluster", "")):
+        entries = policy(
+            ("Topic:Sparks", "Sub,Get", "Allow"),
+            ("Group:*", "Sub,Get", "Allow"),
+            (resource, "Get", "Allow"),
+        )
+        made = acl(entries, subject="User:spark")
+        assert asker.ask(Code.AUTH_UPDATE_ACL, {"subject": "User:spark"}, made)[0] == 0
+
+        def told(of: str = of) -> bool:
+            try:
+                return lags(of, aclFile=keys) == [("Sparks", "AuthCluster", 1, 0)]
+            except NoRightError:
+                return False
+
+        wait_until(told, f"the lag of {of or 'all groups'}")
 
 
 def test_ours_keeps_them_in_files_of_its_own(pair: Pair) -> None:

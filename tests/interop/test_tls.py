@@ -15,7 +15,7 @@ from tests.interop.clients import Client, Cluster, registered, wait_registered
 from tests.interop.driver import Driver, DriverError
 from tests.interop.java_peers import CLIENT_VERSIONS, QUICK_JVM
 from tests.interop.processes import PeerError, wait_until
-from tests.interop.spark_rows import read_entries
+from tests.interop.spark_rows import read_entries, read_lags
 from tests.support.tls_files import Authority, Pair, client_context
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -143,9 +143,21 @@ def test_spark_reads_with_a_certificate(known: Client, guarded: Guarded) -> None
         "tlsKeyFile": str(guarded.client.key),
     }
     wait_until(lambda: len(read_entries(known.namesrv, topic, **files)) == 20, "all are read")
+    consumer = known.push(topic)
+    consumer.wait_for(20)
+    for of in (consumer.group, ""):
+        wait_until(lambda of=of: _consumed(known, topic, of, files) == 20, "its progress")
     for given in ({}, {"tls": "true"}, {"tlsTrustCertFile": str(guarded.server.certificate)}):
         with pytest.raises(NoNameServerError):
             read_entries(known.namesrv, topic, **given)
+        with pytest.raises(NoNameServerError):
+            read_lags(known.namesrv, **given)
+
+
+def _consumed(known: Client, topic: str, group: str, files: dict[str, str]) -> int:
+    """Of one group, or of all; from the format `rocketmq_lag`."""
+    rows = read_lags(known.namesrv, group, topics=topic, **files)
+    return sum(row["consumer_offset"] for row in rows if not row["is_retry"])
 
 
 def test_large_messages_pass(known: Client) -> None:

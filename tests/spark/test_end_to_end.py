@@ -27,6 +27,7 @@ from spark.figures.report_data import BREACHED, ReportData
 from spark.job.sla_report import ReportRequest, run
 from spark.reported_day import Day
 from tests.spark.both_ways import QuietProgress
+from tests.spark.notebooks import executed
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
@@ -289,6 +290,28 @@ def test_every_send_that_waited_has_its_result(told: Told) -> None:
     assert row["sync_flush_slave_timeout"] >= 3, "the slave stood still"
     assert row["sync_slave_not_available"] >= 100, "the slave was dead"
     assert row["restarts"] == 1
+
+
+def test_a_notebook_recomputes_the_report(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """examples/notebooks/report_in_sql.ipynb, from the tables that the report has written."""
+    date = datetime.datetime.fromtimestamp(told.story.began, datetime.UTC).date()
+    monkeypatch.setenv("REPORTS", str(told.out))
+    monkeypatch.setenv("DATE", str(date))
+    found = executed("report_in_sql")
+    (row,) = found["availability"].collect()
+    assert row.bad_s == pytest.approx(row.reported_bad_s, abs=0.001)
+    assert row.bad_s > T_S
+    assert row.availability == pytest.approx(row.reported_availability, abs=1e-9)
+    (row,) = found["incidents"].collect()
+    assert (row.incidents, row.longest_s) == (row.reported, row.reported_longest_s)
+    assert row.incidents == 3
+    hours = found["hours"].collect()
+    assert [row.bad_ms for row in hours] == [row.reported_bad_ms for row in hours] != []
+    lags = {row.seconds: row for row in found["lags"].collect()}
+    assert {row.consumer_group for row in lags.values()} == {LATE}
+    (told_row,) = told.report.consumer_lag
+    place = told_row["age_le"].index(LATE_MS)
+    assert lags[LATE_MS / 1000].late_s == told_row["age_beyond_ms"][place] / 1000
 
 
 def test_a_consumer_group_that_never_consumes_is_late(told: Told) -> None:

@@ -1,12 +1,12 @@
 """The notebooks of examples/notebooks, cell by cell, and what they show against the truth.
 
-In one Spark session, as the other tests have it: `getOrCreate` in a notebook finds that one.
+That of the report runs in every run over a day that a pair of brokers had (test_end_to_end.py);
+here, in a long run, over one whose figures are exact.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +21,17 @@ from spark.reported_day import Day
 from tests.spark.both_ways import QuietProgress
 from tests.spark.dump_lines_builder import DATE, replica, write_dump
 from tests.spark.figures.test_consumer_lag import W0, lines_of, pausing
+from tests.spark.notebooks import NOTEBOOKS, executed
 from tests.support.our_broker import OurBroker
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
-COUNT = 250
+COUNT = 150
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBroker]:
-    """With COUNT messages in two queues, of which `g` has consumed 100 of the first one."""
+    """With COUNT messages in two queues, of which `g` has consumed 50 of the first one."""
     with OurBroker(tmp_path_factory.mktemp("notebooks")) as running:
         running.start()
         with running.client() as client:
@@ -40,22 +40,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBroker]:
                 fields |= {"g": 1, "h": 0, "j": 0, "k": "false", "l": 16, "m": "false"}
                 body = b"body %04d" % number
                 assert client.call(310, fields | {"i": f"KEYS\x01{number}"}, body).code == 0
-            for queue_id, offset in ((0, 100), (1, 125)):
+            for queue_id, offset in ((0, 50), (1, 75)):
                 names = {"consumerGroup": "g", "topic": "Orders", "queueId": queue_id}
                 assert client.call(15, names | {"commitOffset": offset}).code == 0
         yield running
-
-
-def executed(name: str) -> dict[str, Any]:
-    """The names that the cells of a notebook made."""
-    notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text("utf-8"))
-    assert notebook["nbformat"] == 4
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for number, cell in enumerate(notebook["cells"]):
-        if cell["cell_type"] == "code":
-            assert (cell["outputs"], cell["execution_count"]) == ([], None), "clear its outputs"
-            exec(compile("".join(cell["source"]), f"{name}, cell {number}", "exec"), names)
-    return names
 
 
 def test_every_notebook_is_run_here() -> None:
@@ -74,7 +62,7 @@ def test_a_topic_to_parquet_and_delta(
         (number, b"body %04d" % number) for number in range(COUNT)
     ]
     assert sum(row.messages for row in found["by_minute"].collect()) == COUNT
-    assert len(list((tmp_path / "parquet").glob("batch=*"))) == 3
+    assert len(list((tmp_path / "parquet").glob("batch=*"))) == 2
     if importlib.util.find_spec("deltalake") is not None:
         delta = found["DeltaTable"](f"{tmp_path}/delta").to_pyarrow_table().to_pylist()
         assert sorted(int(row["keys"]) for row in delta) == list(range(COUNT))
@@ -116,6 +104,7 @@ def test_a_log_with_rot(
     assert [(row.queue_id, row.first_lost, row.last_lost) for row in gaps] == [(0, 21, 21)]
 
 
+@pytest.mark.long
 def test_the_report_in_sql(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from store.clean_commit_log_service import RetentionRules
 from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
+from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
@@ -32,11 +33,12 @@ from store.control_slots import (
     StoreState,
 )
 from store.default_message_store import DefaultMessageStore
-from store.errors import StoreError, WrongFileSizeError
+from store.errors import DiskFullError, StoreError, WrongFileSizeError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.java_hash import TAG_KEY
+from store.light_queue_files import LightQueueFiles
 from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
@@ -139,7 +141,7 @@ class Life:
     def queue(self, topic: str = "T") -> list[int]:
         """phy_offsets of the queue's units."""
         low, high = self.table.offsets(topic, 0)
-        reader = ConsumeQueueReader(self.config)
+        reader = ConsumeQueueReader(self.config, self.table)
         found = [reader.find_unit(topic, 0, n) for n in range(low, high)]
         reader.close()
         return [-1 if unit is None else unit[0] for unit in found]
@@ -601,3 +603,99 @@ def test_units_that_are_made_again_are_not_said_to_be_on_disk(tmp_path: Path, is
     assert logics_physical_offset(life.config) <= (0 if is_lost == "a queue" else again.end)
     again.stop(writer_has_stopped=False)
     assert logics_physical_offset(life.config) == again.end
+
+
+# -- light queues, whose units wait in memory --------------------------------------------------
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> Life:
+    life = Life(tmp_path / "store", enable_lmq=True, enable_multi_dispatch=True).start()
+    for _ in range(20):
+        for topic in LIGHT:
+            life.put(1, topic)
+    life.wait_dispatched()
+    assert {path.name for path in life.config.consume_queue_path.iterdir()} == {"T"}
+    return life
+
+
+LIGHT = ("%LMQ%a", "T", "%LMQ%b")
+
+
+def queues(life: Life) -> dict[str, list[int]]:
+    return {topic: life.queue(topic) for topic in LIGHT}
+
+
+def test_a_clean_stop_writes_the_units_of_light_queues(light: Life) -> None:
+    known = queues(light)
+    assert len({place for places in known.values() for place in places}) == 60
+    light.stop()
+    for topic, places in known.items():
+        data = (light.config.consume_queue_path / topic / "0" / file_name(0)).read_bytes()
+        assert [unit[0] for unit in CQ_UNIT.iter_unpack(data[: 20 * CQ_UNIT.size])] == places
+    assert check_store(light.config.root, hash_slots=100).errors == []
+    again = Life(light.config.root, enable_lmq=True, enable_multi_dispatch=True).start()
+    assert queues(again) == known
+    again.stop()
+
+
+def test_after_a_kill_light_queues_are_built_from_the_log(light: Life, tmp_path: Path) -> None:
+    known = queues(light)
+    shutil.copytree(light.config.root, tmp_path / "killed")
+    again = Life(tmp_path / "killed", enable_lmq=True, enable_multi_dispatch=True).start()
+    assert queues(again) == known
+    again.put(1, "%LMQ%a")
+    again.wait_dispatched()
+    assert len(again.queue("%LMQ%a")) == 21
+    again.stop()
+    assert check_store(again.config.root, hash_slots=100).errors == []
+    light.stop()
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["", "the disk is full"])
+def test_a_restarted_store_has_what_waited_in_memory(
+    light: Life, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    known = queues(light)
+    seen: list[dict[str, list[int]]] = []
+    with monkeypatch.context() as killed:
+        killed.setattr(LightQueueFiles, "write_out", lambda *_: None)
+        light.store.shutdown(writer_has_stopped=False)
+    assert queues(light) == known
+    light.counters[STORE_STATE] = StoreState.READY
+    light.store = light.new_store()
+    with monkeypatch.context() as full:
+        if is_full:
+            full.setattr(LightQueueFiles, "_write_out", _no_room)
+        else:
+            # Its readers live on, and read while it opens.
+            load = ConsumeQueueTable.load
+            full.setattr(
+                ConsumeQueueTable, "load", lambda table: (seen.append(queues(light)), load(table))
+            )
+        light.store.open()
+    assert seen == ([] if is_full else [known])
+    assert queues(light) == known
+    light.store.start()
+    light.put(1, "%LMQ%b")
+    light.wait_dispatched()
+    light.stop()
+    assert check_store(light.config.root, hash_slots=100).errors == []
+
+
+def _no_room(*_: object) -> None:
+    raise DiskFullError("full")
+
+
+def test_a_stop_without_room_for_light_queues_is_not_clean(
+    light: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = queues(light)
+    with monkeypatch.context() as full:
+        full.setattr(LightQueueFiles, "_write_out", _no_room)
+        light.stop()
+    assert light.config.abort_path.exists()
+    again = Life(light.config.root, enable_lmq=True, enable_multi_dispatch=True).start()
+    assert queues(again) == known
+    again.stop()
+    assert not light.config.abort_path.exists()

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from conf.compiled_modules import OFF, REQUIRED, VARIABLE
+from conf.compiled_modules import OFF, REQUIRED, VARIABLE, compiled_directory
 
 os.environ.setdefault(VARIABLE, OFF)
 
@@ -28,6 +30,9 @@ from tools.mqcompile import OPTIMIZE, CompileError, compile_there, find_need
 
 WANTED: Final = "TESTS_COMPILE"
 """Set by bin/test, to anything: tests that want compiled modules make them."""
+KEPT: Final = "TESTS_COMPILED"
+"""Set by .ci/run: a directory with what its last run compiled, of whichever sources, by this
+compiler and this Python."""
 ON_COMPILED: Final = ("faults", "interop", "linearizability", "tools/chaos")
 """Below tests/."""
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -45,13 +50,36 @@ def make_compiled() -> bool:
     # all would cost the programs of tests more than it saves here.
     optimize = "g" if os.environ.get("CI") == "true" else OPTIMIZE
     with compile_lock(_ROOT, waits=True):
-        if find_need(_ROOT) is not None:
+        if find_need(_ROOT) is not None and not _take_kept():
             try:
                 compile_there(_ROOT, optimize)
+                _keep()
             except (CompileError, OSError) as error:
                 print(f"nothing could be compiled: {error}", file=sys.stderr)
                 return False
     return True
+
+
+def _take_kept() -> bool:
+    """Whether the last run compiled the same sources; they are in their place then. The manifest
+    tells, which has a digest of each source and of each compiled file."""
+    kept = os.environ.get(KEPT)
+    if not kept or not Path(kept).is_dir():
+        return False
+    shutil.rmtree(compiled_directory(_ROOT), ignore_errors=True)
+    shutil.copytree(kept, compiled_directory(_ROOT))
+    return find_need(_ROOT) is None
+
+
+def _keep() -> None:
+    """For the next run. Raises OSError."""
+    if not (kept := os.environ.get(KEPT)):
+        return
+    Path(kept).parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="compiled-", dir=Path(kept).parent) as work:
+        copy = shutil.copytree(compiled_directory(_ROOT), Path(work, "copy"))
+        shutil.rmtree(kept, ignore_errors=True)
+        copy.rename(kept)
 
 
 def wants_compiled(file: str, *, is_interpreted: bool) -> bool:

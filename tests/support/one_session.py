@@ -21,7 +21,7 @@ _WITH_SPARK: Final = frozenset(
         *("job/test_report_rows", "job/test_results", "job/test_sla_report"),
         *("test_against_plain", "test_end_to_end", "test_generated_days", "test_notebooks"),
         *("sources/test_rocketmq", "sources/test_rocketmq_dumps", "sources/test_rocketmq_lag"),
-        *("sources/test_rocketmq_log", "sources/test_stream_kills", "sources/test_write"),
+        *("sources/test_rocketmq_log", "sources/test_write"),
     )
 )
 

@@ -9,6 +9,7 @@ import pytest
 from broker.failover.messages import LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState
+from remoting.response_code import ResponseCode
 
 WEAK = MemberSettings("C", "cb", "b1")
 SAFE = replace(WEAK, all_ack_in_sync_state_set=True, min_in_sync_replicas=2)
@@ -95,3 +96,38 @@ def test_what_is_unsettled_counts_until_a_newer_set() -> None:
     state.learned(frozenset((1, 2)), 6)
     assert not state.unsettled
     assert state.acknowledged_offset(LOG, 7) == 80
+
+
+def test_a_slave_that_leaves_while_it_is_asked_in() -> None:
+    """Both sets may come into force until the controller has answered: RocketMQ counted by the
+    newer one alone, and answered sends that a member of the other did not have."""
+    state = _state(SAFE, {1, 3})
+    state.asked(9, frozenset((1, 2, 3)))
+    state.gone(2)
+    assert state.wanted(0, LOG, 40, tries_again=True) == {1, 3}
+    state.asked(10, frozenset((1, 3)))
+    for _ in range(2):
+        assert state.all_members() == {1, 2, 3}
+        assert state.acknowledged_offset(LOG, 7) == 7, "2 may be elected, and has 7 only for sure"
+        assert state.confirm_offset(LOG, 7) == 7
+        state.failed(10, ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH)
+    state.learned(frozenset((1, 2, 3)), 6)
+    state.asked(11, frozenset((1, 3)))
+    assert state.acknowledged_offset(LOG, 7) == 7
+    state.learned(frozenset((1, 3)), 7)
+    assert (state.acknowledged_offset(LOG, 7), state.confirm_offset(LOG, 7)) == (40, 40)
+
+
+def test_an_old_connection_that_ends_late_takes_nobody_out() -> None:
+    """It is the slave's: the connection that replaced it was there before."""
+    state = _state(SAFE, {1, 2})
+    state.connected(ReplicaConnected(12, 2), 0, LOG)
+    state.reported(12, 90, 0, LOG)
+    state.gone(2)
+    assert state.wanted(0, LOG, 40, tries_again=False) >= {1, 2}
+    assert state.acknowledged_offset(LOG, 7) == 90
+    state.reported(2, 100, 0, LOG)
+    assert state.acks[2] == 90, "and what it reported counts no more"
+    state.gone(12)
+    assert 2 not in state.wanted(0, LOG, 40, tries_again=False)
+    assert state.acknowledged_offset(LOG, 7) == 7

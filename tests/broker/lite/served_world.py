@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+from broker.lite.former_lives import FormerLives
 from broker.lite.lite_acks import LiteAcks
 from broker.lite.lite_event_dispatcher import DispatchParts, LiteEventDispatcher, tell_free
 from broker.lite.lite_queues import LiteQueues
@@ -64,7 +65,10 @@ class LiteServed:
         self.answers: list[tuple[RemotingCommand, bytes]] = []
         self.offsets = ConsumerOffsetManager(path / "offsets.json")
         self.order = MemoryConsumerOrderInfoManager(lambda: self.now_ms)
-        self.lite_queues = LiteQueues(self.bounds, self.offsets, self.order, lambda _lmq: young)
+        self.former_lives = FormerLives(self.first_place)
+        self.lite_queues = LiteQueues(
+            self.bounds, self.offsets, self.order, lambda _lmq: young, self.former_lives
+        )
         self.dispatcher = LiteEventDispatcher(
             DispatchParts(
                 wants=self.lite_queues.wants,
@@ -129,6 +133,10 @@ class LiteServed:
 
     def bounds(self, lmq: str, _queue_id: int) -> tuple[int, int]:
         return self.gone.get(lmq, 0), len(self.queues.get(lmq, ()))
+
+    def first_place(self, lmq: str) -> int | None:
+        messages = self.queues.get(lmq)
+        return int.from_bytes(messages[0][PHY_OFFSET_AT : PHY_OFFSET_AT + 8]) if messages else None
 
     def read(
         self, lmq: str, _queue_id: int, offset: int, count: int, _wanted: object, _end: int

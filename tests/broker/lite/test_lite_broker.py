@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from remoting.lite_names import to_lmq_name
+from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from tests.broker.lite.lite_client import PARENT, LiteClient, send_lite
 from tests.support.deadline import wait_until
+from tests.support.lite_parent import make_group, make_parent
 from tests.support.our_broker import FrameClient, OurBroker
 
 NAME = "b55"
@@ -24,23 +26,9 @@ GROUPS: dict[str, dict[str, str]] = {
     "GWild": {"lite.sub.wildcard": "true"},
 }
 
+ENDS = {"lite__topic__expiration": "30"}
+
 pytestmark = pytest.mark.timeout(120)
-
-
-def make_parent(frames: FrameClient) -> None:
-    topic = {
-        "topic": PARENT,
-        "defaultTopic": "TBW102",
-        "readQueueNums": 4,
-        "writeQueueNums": 4,
-        "perm": 6,
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": 0,
-        "order": "false",
-        "attributes": "+message.type=LITE,+lite.topic.expiration=30",
-    }
-    answer = frames.call(17, topic)
-    assert answer.code == 0, answer.remark
 
 
 @contextmanager
@@ -58,12 +46,9 @@ def lite_broker(root: Path) -> Iterator[OurBroker]:
     with OurBroker(root, **settings) as broker:
         broker.start()
         with broker.client() as frames:
-            make_parent(frames)
+            make_parent(frames, PARENT, **ENDS)
             for name, attributes in GROUPS.items():
-                signed = {f"+{key}": value for key, value in attributes.items()}
-                body = {"groupName": name, "attributes": {"+lite.bind.topic": PARENT, **signed}}
-                answer = frames.call(200, {}, json.dumps(body).encode())
-                assert answer.code == 0, answer.remark
+                make_group(frames, name, PARENT, attributes)
         yield broker
 
 
@@ -332,13 +317,25 @@ def test_after_a_restart_what_was_out_comes_again_and_the_rest_does_not(
         popped = one.pop(pollTime=5_000)
         assert [each.body for each in popped] == [b"a", b"b", b"c"]
         assert one.ack(popped[0]).code == 0
+        send(frames, f"{lite}-anew", b"d")
+        one.subscribe(f"{lite}-anew")
+        (anew,) = one.pop(pollTime=5_000)
+        assert one.ack(anew).code == 0
     broker.terminate()
+    path = broker.store_dir / "config" / "lmqConsumerOffset.json"
+    table = loads_lenient(path.read_bytes())
+    place = anew.message.phy_offset
+    assert table["knownTo"] > place, "the log's end"
+    # As if a kill had come before the end of that lite topic was saved, and it had begun again.
+    path.write_text(json.dumps(table | {"knownTo": place}))
     broker.start()
     with broker.client(timeout_s=10) as frames:
         one = client(frames, lite)
         assert one.ack(popped[1]).code == 0
         assert one.change("COMPLETE_ADD", lite).code == 0
         assert [each.body for each in one.pop(pollTime=5_000)] == [b"c"]
+        one.subscribe(f"{lite}-anew")
+        assert [each.body for each in one.pop(pollTime=5_000)] == [b"d"]
 
 
 def test_a_parent_takes_its_lite_topics_with_it(tmp_path: Path) -> None:
@@ -355,7 +352,7 @@ def test_a_parent_takes_its_lite_topics_with_it(tmp_path: Path) -> None:
         assert frames.offset(30, name, 0) == 0
         assert json.loads(frames.call(200074, {}).body)["currentLmqNum"] == 0
         wait_until(lambda: frames.call(14, where).ext_fields.get("offset") != "1")
-        make_parent(frames)
+        make_parent(frames, PARENT, **ENDS)
         send(frames, "s1", b"new")
         one.subscribe("s1")
         assert [each.body for each in one.pop(pollTime=5_000)] == [b"new"]

@@ -12,9 +12,9 @@ import pytest
 
 from remoting.lite_names import to_lmq_name
 from tests.broker.lite.lite_client import PARENT, LiteClient, LiteMessage, send_lite
-from tests.broker.lite.test_lite_broker import make_parent
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
+from tests.support.lite_parent import make_group, make_parent
 from tests.support.our_broker import FrameClient, OurBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(180)]
@@ -121,9 +121,8 @@ def look_at_the_slave(slave: OurBroker, lite_topics: int) -> None:
 def test_no_acknowledged_message_is_lost_and_none_comes_for_ever(group: Group) -> None:
     slave, master, truth = group.first, group.second, Truth()
     with master.client() as frames:
-        make_parent(frames)
-        body = {"groupName": "GLite", "attributes": {"+lite.bind.topic": PARENT}}
-        assert frames.call(200, {}, json.dumps(body).encode()).code == 0
+        make_parent(frames, PARENT, lite__topic__expiration="30")
+        make_group(frames, "GLite", PARENT)
         client = subscribed(frames)
         truth.send(frames, "begun")
         truth.drain(client)

@@ -188,3 +188,16 @@ def test_an_answer_of_many_large_messages_fits_a_frame(world: LiteServed) -> Non
         world.post_pop()
         sizes.append(len(world.answers.pop()[1]))
     assert sizes == [RECORD + len(large)] * 5 + [0]
+
+
+def test_a_pop_that_takes_fewer_begins_the_counts_of_the_rest_anew(tmp_path: Path) -> None:
+    """As RocketMQ's list of the last pop (docs/lite_topics.md says so)."""
+    world = LiteServed(tmp_path)
+    world.subscribe("PARTIAL_ADD", "s")
+    world.send("s", "s")
+    shown = []
+    for most in (2, 2, 1, 2, 2):
+        assert world.popped(maxMsgNum=most) == list(range(most))
+        shown.append(world.counts)
+        world.pass_time(60_001)
+    assert shown == [[0, 0], [1, 1], [2], [3, 0], [4, 1]]

@@ -295,11 +295,12 @@ def test_a_row_of_which_nothing_was_written_yet_is_not_told(world: World) -> Non
 def test_what_is_watched_keeps_its_count() -> None:
     set_backs = SetBacks()
     set_backs.watch(["a"])
-    set_backs.note("a", "b")
+    set_backs.note("a", ())
+    set_backs.note("b", ())
     set_backs.watch(["a", "b"])
     assert (set_backs.of("a"), set_backs.of("b")) == (1, 0)
     set_backs.watch(["b"])
-    set_backs.note("a")
+    set_backs.note("a", ())
     assert set_backs.of("a") == 0
 
 

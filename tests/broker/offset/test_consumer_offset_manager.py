@@ -62,15 +62,43 @@ def test_what_is_committed_is_saved(tmp_path: Path) -> None:
 
 
 def test_who_hears_that_an_offset_was_set_back(tmp_path: Path) -> None:
-    """Pops: their journal said otherwise after a kill."""
-    manager = manager_of(tmp_path)
-    heard: list[tuple[tuple[str, str, int], int | None]] = []
-    manager.on_set_back = lambda *queue: heard.append((queue, manager.query_offset(*queue)))
+    """Pops (their journal said otherwise after a kill), and who counts how long groups lag: of the
+    same, whoever did it."""
+    manager, table = manager_of(tmp_path), {"t@g": {0: 2, 1: 2}}
+    heard: list[tuple[str, int]] = []
+    manager.set_backs.hear = lambda key, queue_id: heard.append((key, queue_id))
+    manager.set_backs.watch(["t@g"])
+
+    def told(count: int = 1) -> list[tuple[str, int]]:
+        assert manager.set_backs.of("t@g") == count
+        manager.set_backs.watch([])
+        manager.set_backs.watch(["t@g"])
+        last = sorted(each for each in heard if each[0] == "t@g")
+        heard.clear()
+        return last
+
     commit(manager, "g", "t", 5, 7)
+    commit(manager, "g", "t", 6, 8)
+    assert told(0) == []
     commit(manager, "g", "t", 6, 3)
-    assert heard == [(("g", "t", 1), 3)]
+    assert told() == [("t@g", 1)]
     manager.assign_reset_offset("10.0.0.1:1", "g", "t", 0, 9)
-    assert heard[-1] == (("g", "t", 0), 9)
+    assert told() == [("t@g", 0)], "a reset forward, too: nobody has consumed that"
+    commit(manager, "h", "t", 1)
+    manager.clone_offset("h", "g", "t")
+    assert told() == [("t@g", 0)]
+    manager.remove_queue("g", "t", 0)
+    assert told() == [("t@g", 0)]
+    manager.merge_from_master({"t@g": {0: 5, 1: 5}}, {})
+    assert told(0) == []
+    manager.merge_from_master(table, {"t@g": {0: 5, 1: 2}})
+    assert told() == [("t@g", 0)]
+    manager.replace_from_master({"t@g": {0: 1, 1: 1}})
+    assert told(2) == [("t@g", 0), ("t@g", 1)]
+    manager.limit_to(lambda _topic, queue_id: queue_id)
+    assert told() == [("t@g", 0)]
+    manager.remove_group("g")
+    assert told() == [("t@g", 0), ("t@g", 1)]
 
 
 @pytest.mark.parametrize("lmq", [False, True])

@@ -174,6 +174,32 @@ def test_levels_do_not_wait_for_one_another(delays: Delays) -> None:
     assert [m.body for m in delays.delivered()] == [b"1", b"2", b"18", b"99"]
 
 
+def test_looking_makes_no_queue(delays: Delays) -> None:
+    """Of the levels only the one has a queue that a message came to; else a row and a directory
+    would be taken for each by whoever only reads."""
+    world = delays.world
+
+    def queues() -> list[int]:
+        rows = [queue_id for topic, queue_id, _row in world.table if topic == SCHEDULE]
+        stored = world.log.topic(SCHEDULE).next_offsets
+        directories = (world.directory.parent / "consumequeue" / SCHEDULE).glob("*")
+        assert rows == sorted(stored) == sorted(int(path.name) for path in directories)
+        return rows
+
+    for _ in range(3):
+        delays.step(10_000)
+        assert not any(world.schedule.waiting().values())
+    delays.restart().start(Loop())
+    delays.step()
+    assert queues() == []
+    delays.send(3)
+    for _ in range(3):
+        delays.step(10_000)
+        world.schedule.waiting()
+    assert len(delays.delivered()) == 1
+    assert queues() == [2]
+
+
 def test_a_turn_delivers_so_many_and_goes_round(delays: Delays) -> None:
     for number in range(100):
         delays.send(1, b"a%d" % number)

@@ -198,7 +198,14 @@ def sync_of(
     return SlaveSynchronize(
         OWN,
         known,
-        OffsetSynchronize(api, slave.offsets, slave.schedule_offsets, known, cut_log),
+        OffsetSynchronize(
+            api,
+            slave.offsets,
+            slave.schedule_offsets,
+            known,
+            cut_log,
+            lambda: page.counters[MAX_PHY_OFFSET],
+        ),
         cut_log,
         MasterChecks(find_objection, compare, on_silence),
         page,
@@ -405,6 +412,24 @@ def test_the_answers_of_a_java_master(world: World) -> None:
         if name == "topics.json":
             del saved["topicConfigTable"]["rmq_sys_REVIVE_LOG_GoldenCluster"]  # 5.x's, built in
         assert saved == json_of((GOLDEN_CONFIG / name).read_bytes())
+
+
+def test_offsets_are_as_new_as_the_log_was_when_they_were_asked_for(world: World) -> None:
+    """What comes while the master answers may be younger than its table."""
+    world.master.commit("g", "t", 7)
+    assert world.slave.offsets.known_to() is None
+    page, get_table = world.page, world.api.get_table
+    page.counters[MAX_PHY_OFFSET] = 100
+
+    def asked(master: str, code: int, timeout_ms: int) -> bytes | None:
+        if code == 43:
+            page.counters[MAX_PHY_OFFSET] = 200
+        return get_table(master, code, timeout_ms)
+
+    world.api.get_table = asked  # type: ignore[method-assign]
+    world.round()
+    assert world.slave.offsets.query_offset("g", "t", 0) == 7
+    assert world.slave.offsets.known_to() == 100
 
 
 def test_attributes_of_5_x_are_copied_verbatim(world: World) -> None:

@@ -192,6 +192,22 @@ def test_a_stopped_delivery(world: TimerDelivery) -> None:
     assert world.keys() == ["a", "b"]
 
 
+def test_a_stop_ends_the_delivery_at_its_slot(world: TimerDelivery) -> None:
+    """There is no thread that goes on, and nobody waits for one."""
+    world.put("a", SLOT_MS + 10)
+    world.put("b", SLOT_MS + 1_500)
+    world.pass_ms(2_010, 5)
+    world.service.stop()
+    world.service.stop()
+    world.pass_ms(10_000, 5)
+    assert world.keys() == ["a"]
+    assert not world.service.busy
+    world.service.finish()
+    world.restart()
+    world.pass_ms(3_000, 10)
+    assert world.keys() == ["a", "b"]
+
+
 def test_while_nothing_is_entered_slots_go_out_when_they_are_over(world: TimerDelivery) -> None:
     world.put("a", SLOT_MS + 10)
     world.life.run()

@@ -294,3 +294,17 @@ def test_ordinary_sends_are_no_halves(world: TransactionWorld, mark: str) -> Non
     assert answer.code == 0, answer.remark
     assert world.waiting() == {}
     assert world.messages("T")
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("text", [f"PGROUP\x01{GROUP}", "DELAY\x011", "__SHARDINGKEY\x01s"])
+def test_ordinary_sends_of_the_fast_road_are_no_halves(tmp_path: Path, text: str) -> None:
+    side = Side(tmp_path)
+    with contextlib.closing(side.hot):
+        side.young.find(0)  # Somebody commits: halves are kept from now on.
+        side.forbid_general()
+        for properties, halves in ((text, 0), (PROPERTIES, 1), (text, 1)):
+            (answer,) = side.ask(send_request(properties=properties))
+            assert answer.code == 0
+            assert side.world.waiting() == ({T: halves} if halves else {})
+            assert len(side.young) == halves

@@ -117,6 +117,24 @@ def test_a_young_half_ends_the_round(world: TransactionWorld) -> None:
     assert (len(asked(producer)), world.progress()) == (3, (4, None))
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_there_is_one_queue_of_halves_and_one_of_ends(
+    world: TransactionWorld, decision: int
+) -> None:
+    """RocketMQ gathers ends in a batch for each queue of halves, and mixed up their times. Here
+    each end is stored in its own turn, whatever queue its message is for."""
+    world.hot.topic("U")
+    halves = [
+        world.prepare(topic=topic, queue_id=queue) for topic in ("T", "U") for queue in range(4)
+    ]
+    assert [half.queue_offset for half in halves] == list(range(8))
+    assert {half.queue_id for half in world.messages(TRANS_HALF_TOPIC)} == {0}
+    for number, half in enumerate(halves):
+        world.end(half, decision)
+        assert world.ops() == list(range(number + 1))
+    assert {op.queue_id for op in world.messages(TRANS_OP_HALF_TOPIC)} == {0}
+
+
 def test_producers_of_a_group_take_turns(world: TransactionWorld) -> None:
     first, second, other = world.connect(), world.connect(client_id="d"), world.connect("Q")
     for _ in range(4):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark import cloudpickle
 
+from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from store.java_hash import tags_code
@@ -39,6 +41,14 @@ class FakeQueues(StoredQueues):
     def plain(self, topic: str, *counts: int) -> None:
         """A topic whose queues have so many messages, with a tag and a key."""
         self.topic(topic, [[numbered(place) for place in range(count)] for count in counts])
+
+    def static(self, topic: str) -> None:
+        """Its queues are logic ones from now on, which brokers keep by other ids."""
+        if topic not in self.routes:
+            self.topic(topic, [[]])
+        mapping = TopicQueueMappingInfo(topic=topic, bname="broker-g", curr_id_map={7: 0})
+        changed: Any = {"topic_queue_mapping_by_broker": {"broker-g": mapping}}
+        self.routes[topic] = replace(self.routes[topic], **changed)
 
     def _record(self, topic: str, queue_id: int, place: int, message: Stored) -> bytes:
         times = self._times.setdefault((topic, queue_id), [])

@@ -168,6 +168,18 @@ def test_batches_are_bounded() -> None:
     assert sum(each.num_rows for each in batches) == 100
 
 
+def test_rows_and_properties_count_in_a_batch() -> None:
+    """As they do in the general way, within a record."""
+    for pairs in (0, 100):
+        properties = b"\x02".join(b"n%d\x01v" % number for number in range(pairs))
+        run = run_of([message("T", body=b"", properties=properties) for _ in range(2_000)])
+        fast = [each.num_rows for each in LogRows(SCHEMA, None, LogFilter(), 400_000).batches(run)]
+        records = [read_checked(run.view, at, len(run.view), START + at) for at in run.parts.at]
+        messages = [each for record in records if record for each in messages_of(record, None)]
+        slow = [each.num_rows for each in BatchMaker(SCHEMA).batches(messages, 400_000)]
+        assert slow[0] // 2 <= fast[0] <= slow[0] < 2_000
+
+
 def test_what_compressed_bodies_become_is_bounded() -> None:
     """8 bodies of 4 KB, each of which becomes 4 MiB."""
     body = zlib.compress(bytes(4 << 20))

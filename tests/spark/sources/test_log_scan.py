@@ -24,6 +24,7 @@ from tests.spark.sources.written_logs import (
     written_log,
 )
 from tests.support.memory_commit_log import MemoryCommitLog, message
+from tests.support.nested_heads import nested_heads
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -207,17 +208,6 @@ def test_bytes_at_random(tmp_path: Path) -> None:
 def test_heads_within_heads_are_not_each_read_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20,000 of them that all say to end with the file: 80 GB, if each were read."""
-    size = 8 << 20
-    head = bytearray(encode_record(message("T", body=b"x"))[:88])
-    data = bytearray(size)
-    for at in range(1, size - 400, 400):
-        head[0:4] = (size - 8 - at).to_bytes(4, "big")
-        head[28:36] = at.to_bytes(8, "big")
-        head[84:88] = (size - 8 - at - 88 - 4).to_bytes(4, "big")
-        data[at : at + 88] = head
-    data[size - 12 : size - 8] = b"\x01T\0\0"
-    data[size - 8 :] = encode_blank(8)
     checked = 0
 
     def counted(view: memoryview, position: int, *args: int, check_crc: bool) -> object:
@@ -227,7 +217,7 @@ def test_heads_within_heads_are_not_each_read_to_the_end(
         return found
 
     monkeypatch.setattr(log_scan, "check_record", counted)
-    found = write_and_scan(WrittenLog(data, 0, []), tmp_path)
+    found = write_and_scan(WrittenLog(nested_heads(8 << 20), 0, []), tmp_path)
     assert found.pieces[0][0] == 0
     assert 0 < checked < 200 << 20
 

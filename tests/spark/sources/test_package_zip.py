@@ -10,15 +10,16 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from conf.installation import INSTALL_DIRECTORY
 from spark.job.java_home import find_java
 from spark.sources import package_zip
 from spark.sources.registration import FORMATS
+from tests.spark.scratch_home import scratch_home
 from tests.spark.sources.test_rocketmq import TOPIC, send
 from tests.support.our_broker import OurBroker
 
@@ -97,6 +98,33 @@ def test_names_and_places_that_do_not_go(
     assert f"{tmp_path}/nowhere/a.zip: No such file or directory" in capsys.readouterr().err
 
 
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that cannot be read; a target that cannot be replaced; a program that is stopped."""
+    (tmp_path / "home" / "spark").mkdir(parents=True)
+    (tmp_path / "home" / "spark" / "one.py").write_text("1")
+    (tmp_path / "home" / "spark" / "two.py").symlink_to(tmp_path / "gone")
+    target = tmp_path / "out" / "a.zip"
+    target.parent.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"two\.py"):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert not list(target.parent.iterdir())
+    (tmp_path / "home" / "spark" / "two.py").unlink()
+    target.mkdir()
+    with pytest.raises(IsADirectoryError):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert list(target.parent.iterdir()) == [target]
+    target.rmdir()
+
+    def stopped(home: Path) -> Iterator[Path]:
+        yield home / "spark" / "one.py"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(package_zip, "modules", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        package_zip.write_zip(target, tmp_path / "home")
+    assert not list(target.parent.iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_two_executors_read_a_topic(archive: Path, tmp_path: Path) -> None:
@@ -108,8 +136,7 @@ def test_two_executors_read_a_topic(archive: Path, tmp_path: Path) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment |= {"JAVA_HOME": str(find_java(os.environ).home)}
         environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment |= {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
-        environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work")}
+        environment |= {"SPARK_HOME": str(scratch_home(tmp_path))}
         command = [sys.executable, "-I", "-c", _READS, str(archive), names, TOPIC]
         done = subprocess.run(
             [*command, str(tmp_path / "scratch")],
@@ -120,6 +147,7 @@ def test_two_executors_read_a_topic(archive: Path, tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr[-4_000:]
+    assert list((tmp_path / "spark-home" / "work").glob("app-*"))
     places, counts = done.stdout.splitlines()[-2:]
     assert str(INSTALL_DIRECTORY) not in places
     assert "sources.zip" in places

@@ -23,6 +23,7 @@ from store.inner_batch import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from store.message import Message
 from store.message_codec import encode_host, encode_record
 from tests.spark.sources.fake_queues import FakeQueues
+from tests.tools.stored_queues import Stored
 
 TOPIC = "Ω" + "t" * 120
 PART = Range(TOPIC, "broker-b", 7, 100, 1000)
@@ -40,7 +41,7 @@ def message(dice: random.Random, offset: int, fields: dict[str, Any]) -> Message
     hosts = [encode_host(f"10.0.0.{dice.randrange(3)}", dice.randrange(70_000)) for _ in range(2)]
     made: dict[str, Any] = {
         "topic": TOPIC,
-        "queue_id": dice.randrange(4),
+        "queue_id": PART.queue_id,
         "queue_offset": offset,
         "phy_offset": dice.randrange(2**62),
         "flag": dice.randrange(-5, 5),
@@ -87,10 +88,13 @@ def test_the_same_rows(client: Cluster, seed: int) -> None:
     assert rows(batch) == one_by_one(client, each, PART)
 
 
-def test_offsets_of_a_logic_queue(client: Cluster) -> None:
+def test_a_logic_queue(client: Cluster, stored: FakeQueues) -> None:
+    """It has an id and offsets of its own."""
+    stored.static(TOPIC)
     part = Range(TOPIC, "b", 7, 1000, 5000)
-    each = pulls(records(1), delta=1000)
-    batch = pulled_batch(part, each, MAKER.arrow_schema)
+    each = pulls(records(1, queue_id=2), delta=1000)
+    assert pulled_batch(part, each, MAKER.arrow_schema) is None
+    batch = pulled_batch(part, each, MAKER.arrow_schema, is_static=True)
     assert batch is not None
     assert rows(batch) == one_by_one(client, each, part)
     assert batch["queue_offset"][0].as_py() == 1100
@@ -103,6 +107,7 @@ ODD: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "compressed": lambda r: [*r[:5], *records(1, 1, sys_flag=0x301, body=zlib.compress(b"x"))],
     "with a batch": lambda r: [*r[:5], *records(1, 1, **INNER, body=BATCH), *r[6:]],
     "of another topic": lambda r: [*r[:5], *records(1, 6, topic="T")[5:], *r[6:]],
+    "of another queue": lambda r: [*r[:5], *records(1, 6, queue_id=8)[5:], *r[6:]],
     "of IPv6": lambda r: records(1, 20, sys_flag=0x10, born_host=encode_host("::1", 1)),
     "too few": lambda r: r[: LEAST - 1],
     "missing": lambda r: r[:5] + r[6:],
@@ -156,6 +161,21 @@ class TestReaders:
         monkeypatch.setattr(reader, "_of_pull", None)
         (batch,) = reader.batches(MAKER, 1 << 20)
         assert batch.num_rows == 200
+
+    def test_rows_and_properties_count_in_a_batch(
+        self, client: Cluster, stored: FakeQueues
+    ) -> None:
+        """As they do in the general way, within a pull: tiny messages need memory, too."""
+        most_bytes = 400_000
+        for pairs in (0, 100):
+            properties = {f"n{number}": "v" for number in range(pairs)}
+            stored.topic("T", [[Stored(properties, b"") for _ in range(2_000)]])
+            part = Range("T", "broker-g", 0, 0, 2_000)
+            reader = RangeReader(client, part, ReadRules(LossRule()))
+            fast = [each.num_rows for each in reader.batches(MAKER, most_bytes)]
+            reader = RangeReader(client, part, ReadRules(LossRule()))
+            slow = [each.num_rows for each in MAKER.batches(reader.messages(), most_bytes)]
+            assert slow[0] // 2 <= fast[0] <= slow[0] < 2_000
 
     def test_losses_are_told(self, client: Cluster, stored: FakeQueues) -> None:
         stored.plain("T", 100)

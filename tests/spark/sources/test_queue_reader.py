@@ -17,7 +17,7 @@ from spark.sources.errors import DamagedMessageError, DataLossError, Unavailable
 from spark.sources.losses import LossRule
 from spark.sources.queue_reader import RangeReader, ReadRules
 from spark.sources.ranges import Range
-from spark.sources.rows import StoredMessage
+from spark.sources.rows import SCHEMA, BatchMaker, StoredMessage
 from tests.spark.sources.fake_queues import FakeQueues
 from tests.tools.stored_queues import Stored
 
@@ -272,6 +272,22 @@ def test_records_of_another_topic(client: Cluster, stored: FakeQueues) -> None:
     assert read(client, 0, 3, LAX) == [0, 2]
 
 
+def test_records_of_another_queue(client: Cluster, stored: FakeQueues) -> None:
+    stored.plain("T", 3, 3)
+    stored.queues["T"][0][1] = stored.queues["T"][1][1]
+    with pytest.raises(DamagedMessageError, match=r"queue 0: .*offset 1 is of another queue, 1"):
+        read(client, 0, 3)
+    assert read(client, 0, 3, LAX) == [0, 2]
+
+
+def test_records_of_another_queue_among_many(client: Cluster, stored: FakeQueues) -> None:
+    stored.plain("T", 100, 100)
+    stored.queues["T"][0][60] = stored.queues["T"][1][60]
+    part = Range("T", "broker-g", 0, 0, 100)
+    with pytest.raises(DamagedMessageError, match="offset 60 is of another queue, 1"):
+        list(RangeReader(client, part, FIRM).batches(BatchMaker(SCHEMA), 1 << 20))
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -318,6 +334,7 @@ def test_what_is_wanted(client: Cluster, stored: FakeQueues) -> None:
 def test_offsets_of_a_logic_queue(client: Cluster, stored: FakeQueues) -> None:
     """A static topic's queue has an id and offsets of its own."""
     stored.plain("T", 5)
+    stored.static("T")
     pull = stored.cluster.answers[RequestCode.PULL_MESSAGE]
 
     def logical(request: RemotingCommand) -> RemotingCommand:

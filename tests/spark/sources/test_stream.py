@@ -162,6 +162,16 @@ class TestFailover:
         data.broker_addrs[1] = data.broker_addrs.pop(0)
         assert query.latestOffset(offsets(7, 1), ALL) == offsets(7, 3)
 
+    def test_a_batch_that_only_the_master_had(
+        self, query: StreamReader, stored: FakeQueues
+    ) -> None:
+        """It died between the batch's end and its planning, or before a restart: the slave's tasks
+        wait for what it lacks."""
+        data = stored.routes["T"].broker_datas[0]
+        data.broker_addrs[1] = data.broker_addrs.pop(0)
+        assert ranges(query, offsets(2, 1), offsets(9, 3)) == [(0, 2, 9), (1, 1, 3)]
+        assert ranges(query, offsets(7, 1), offsets(9, 3)) == [(0, 7, 9), (1, 1, 3)]
+
     def test_a_master_that_has_less(self, query: StreamReader) -> None:
         with pytest.raises(DataLossError, match="queue 0: the queue ends at offset 5, before 7"):
             query.latestOffset(offsets(7, 3), ALL)

@@ -1,0 +1,222 @@
+"""LightQueueFiles: consume queue files whose light queues get their units later, many at once.
+
+In process `store`, instead of ConsumeQueueFiles, where the settings have light queues. 100,000 of
+them are as many files, few of which can be open: a unit at a time cost an opening and a closing
+each. So their units go to shared memory first (ipc/unwritten_units.py), where readers find them,
+and from there to their files: those of one queue together when it has many, the oldest ones when
+the ring is full and when the queues are flushed (FlushConsumeQueueService). Units that are lost
+with the machine are built again from the log, since the checkpoint never promises one that is in no
+file. Whatever else is done with a queue's files finds them written. Guarded by: the lock of
+ConsumeQueueTable. It must not know the log, or what a unit says.
+
+Tested by tests/store/test_light_queue_files.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from ipc.queue_table import QueueTableWriter
+from ipc.unwritten_units import MOST_OF_QUEUE, UNIT_SIZE
+from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles
+from store.errors import StoreError
+from store.lmq_places import is_lmq
+
+log = logging.getLogger(__name__)
+
+_STEP: Final = 16
+"""Queues written under one lock: dispatch waits 5 ms for them at most."""
+
+
+MOST_NEW_FILES: Final = 8_192
+"""Files that are still to be made, at 0.1 to 0.4 ms each: an orderly stop must not take long."""
+
+
+class LightQueueFiles(ConsumeQueueFiles):
+    """See the module."""
+
+    def __init__(
+        self,
+        root: Path,
+        file_size: int,
+        table: QueueTableWriter,
+        *,
+        open_files: int = DEFAULT_OPEN_FILES,
+    ) -> None:
+        """As ConsumeQueueFiles. table: has the units that are not written yet."""
+        super().__init__(root, file_size, writable=True, open_files=open_files)
+        self._table = table
+        self._units = table.unwritten
+        self._new_files = 0
+        """Queues that wait with the first unit of a file."""
+        self.on_written: Callable[[str, int, bool], None] = lambda _topic, _id, _created: None
+        """Hears of each queue whose units are written, and whether a file may have been made."""
+
+    # -- units that wait -----------------------------------------------------------------------
+
+    def defer(self, topic: str, queue_id: int, queue_offset: int, data: memoryview) -> bool:
+        """Take units that follow the last of a light queue. False, and nothing is done: they are to
+        be written. Raises DiskFullError, StoreError."""
+        units, count = self._units, len(data) // UNIT_SIZE
+        row = self._table.row(topic, queue_id) if count <= MOST_OF_QUEUE else None
+        if row is None:
+            return False
+        if units.count(row) + count > MOST_OF_QUEUE:
+            self._write_out(row)
+        if not units.count(row) and self._begins_file(queue_offset):
+            if self._new_files >= MOST_NEW_FILES:
+                return False
+            self._new_files += 1
+        for number in range(count):
+            if units.is_full:
+                self._drop_oldest()
+            at = number * UNIT_SIZE
+            units.put(row, queue_offset + number, data[at : at + UNIT_SIZE])
+        return True
+
+    def unwritten(self, topic: str, queue_id: int) -> int:
+        """Bytes at the end of a queue that are in no file."""
+        row = self._waiting_row(topic, queue_id)
+        return 0 if row is None else self._units.count(row) * UNIT_SIZE
+
+    def write_out(self, until: int, lock: threading.Lock) -> None:
+        """Write the units of the entries before `until` (UnwrittenUnits.end) to their files, under
+        the lock in short turns. Raises DiskFullError, StoreError."""
+        units = self._units
+        while units.begin < until:
+            with lock:
+                for _ in range(_STEP):
+                    if units.begin < until:
+                        self._drop_oldest()
+
+    def take_over(self) -> None:
+        """Write what a predecessor of this process left, which was killed: readers have seen it."""
+        try:
+            for row in self._units.rows(self._table.row_count):
+                self._write_out(row)
+        except StoreError as error:
+            # Queues that have less than was published are built from the log.
+            log.error("units of light queues are lost: %s", error)
+        self.forget_unwritten()
+
+    def forget_unwritten(self) -> None:
+        """Nothing in memory is true any more: the log is recovered."""
+        self._units.drop_all(self._table.row_count)
+        self._new_files = 0
+
+    def _drop_oldest(self) -> None:
+        row = self._units.oldest_row()
+        if row is not None:
+            self._write_out(row)
+        self._units.drop_oldest()
+
+    def _waiting_row(self, topic: str, queue_id: int) -> int | None:
+        """The row of a queue with units that are not written; None: there are none."""
+        if not is_lmq(topic):
+            return None
+        row = self._table.find_row(topic, queue_id)
+        return None if row is None or not self._units.count(row) else row
+
+    def _written(self, topic: str, queue_id: int) -> None:
+        """What the queue has is in its files from now on."""
+        row = self._waiting_row(topic, queue_id)
+        if row is not None:
+            self._write_out(row)
+
+    def _write_out(self, row: int) -> None:
+        topic, queue_id = self._table.queue_of(row)
+        queue_offset, data = self._units.units_of(row)
+        position, at = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE % self.file_size
+        is_one_file = at + len(data) <= self.file_size
+        is_done = is_one_file and self._write_once((topic, queue_id, position - at), at, data)
+        # A write that fails may have made a file.
+        self.on_written(topic, queue_id, not is_done)
+        if not is_done:
+            super().write(topic, queue_id, position, memoryview(data))
+        self._clear(row, queue_offset)
+
+    def _clear(self, row: int, first: int) -> None:
+        """The units of a queue, from the queue offset `first` on, wait no longer."""
+        self._units.clear(row)
+        self._new_files -= self._begins_file(first)
+
+    def _begins_file(self, queue_offset: int) -> bool:
+        return queue_offset * UNIT_SIZE % self.file_size == 0
+
+    def _write_once(self, key: tuple[str, int, int], at: int, data: bytes) -> bool:
+        """Write to a file that is there, which is not kept open: its next turn is far off. False:
+        not done."""
+        with contextlib.suppress(OSError):
+            fd = os.open(self.path(*key), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                return os.pwrite(fd, data, at) == len(data)
+            finally:
+                os.close(fd)
+        return False
+
+    # -- whatever else is done with a queue ----------------------------------------------------
+
+    def list_starts(self, topic: str, queue_id: int) -> tuple[list[int], bool]:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        return super().list_starts(topic, queue_id)
+
+    def marks(self, topic: str, queue_id: int, start: int) -> tuple[int, int]:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        return super().marks(topic, queue_id, start)
+
+    def read(self, topic: str, queue_id: int, position: int, size: int) -> bytes:
+        """See ConsumeQueueFiles. Writes nothing for units that there are."""
+        row = self._waiting_row(topic, queue_id)
+        if row is None:
+            return super().read(topic, queue_id, position, size)
+        size = min(size, self.file_size - position % self.file_size)
+        first, data = self._units.units_of(row)
+        begin = first * UNIT_SIZE
+        if position + size > begin + len(data):
+            self._write_out(row)
+            return super().read(topic, queue_id, position, size)
+        if position >= begin:
+            return data[position - begin : position - begin + size]
+        in_file = super().read(topic, queue_id, position, min(size, begin - position))
+        behind = position + size - begin
+        return in_file + data[:behind] if behind > 0 else in_file
+
+    def write(self, topic: str, queue_id: int, position: int, data: memoryview) -> bool:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        return super().write(topic, queue_id, position, data)
+
+    def make_whole(self, topic: str, queue_id: int, starts: Iterable[int]) -> int:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        return super().make_whole(topic, queue_id, starts)
+
+    def has_data_at(self, topic: str, queue_id: int, position: int) -> bool:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        return super().has_data_at(topic, queue_id, position)
+
+    def zero_from(self, topic: str, queue_id: int, position: int) -> None:
+        """See ConsumeQueueFiles."""
+        self._written(topic, queue_id)
+        super().zero_from(topic, queue_id, position)
+
+    def delete(self, topic: str, queue_id: int, start: int) -> None:
+        """See ConsumeQueueFiles. Units that belong into this file need not be written any more."""
+        row = self._waiting_row(topic, queue_id)
+        if row is not None:
+            first, data = self._units.units_of(row)
+            begin = first * UNIT_SIZE
+            if start <= begin and begin + len(data) <= start + self.file_size:
+                self._clear(row, first)
+            else:
+                self._write_out(row)
+        super().delete(topic, queue_id, start)
