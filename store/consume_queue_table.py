@@ -8,10 +8,9 @@ consumeQueueTable of DefaultMessageStore and CommitLogDispatcherBuildConsumeQueu
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
@@ -54,10 +53,15 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         self.damaged: dict[ConsumeQueue, None] = {}
         """Queues with units that were found missing or wrong, until `take_damaged`."""
         self._light_files = files if isinstance(files, LightQueueFiles) else None
+
+        def note_written(topic: str, queue_id: int, created: bool) -> None:
+            queue = self._queues.get((topic, queue_id))
+            if queue is not None:
+                queue.names_unsynced |= created
+                self._dirty[queue] = None
+
         if self._light_files is not None:
-            self._light_files.on_written = functools.partial(
-                _note_written, self._queues, self._dirty
-            )
+            self._light_files.on_written = note_written
         self.on_damage: Callable[[], None] = lambda: None
         """Called, under the lock, when one is added."""
         self._left_out_end = 0
@@ -327,20 +331,6 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             for queue in queues:
                 queue.destroy()
                 self._forget(queue)
-
-
-def _note_written(
-    queues: Mapping[tuple[str, int], ConsumeQueue],
-    dirty: dict[ConsumeQueue, None],
-    topic: str,
-    queue_id: int,
-    created: bool,
-) -> None:
-    """Units of a light queue that were in memory are written. Under the lock."""
-    queue = queues.get((topic, queue_id))
-    if queue is not None:
-        queue.names_unsynced |= created
-        dirty[queue] = None
 
 
 def _recover(

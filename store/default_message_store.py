@@ -40,7 +40,7 @@ from store.derived_files import DerivedFiles
 from store.dispatch_pace import DispatchPace
 from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
-from store.flush_consume_queue_service import FlushConsumeQueueService, LightUnits
+from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_services import build_flush
 from store.known_directories import KnownDirectories
@@ -450,14 +450,11 @@ class DefaultMessageStore:
     def _build_queue_flush(self) -> FlushConsumeQueueService:
         return FlushConsumeQueueService(
             self._config,
-            self._derived.flush_queues,
+            self._derived,
             self._clock,
-            dispatched=lambda: (
-                self._counters[DISPATCHED_OFFSET],
-                self._progress.dispatched_timestamp,
-            ),
+            dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
+            dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,
-            light=LightUnits(self._derived.unwritten_units, self._derived.write_units),
             begins_with_all=(
                 self._progress.checkpoint.logics_physical_offset < self._counters[DISPATCHED_OFFSET]
             ),

@@ -158,15 +158,11 @@ class DerivedFiles:
         self.batch_queues.publish_all(min_phy_offset=low)
 
     def unwritten_units(self) -> tuple[int, int]:
-        """Of the units of light queues, in the order of the log: how many were ever built, and how
-        many of these, from the first on, are in files."""
-        units = self.publisher.unwritten
-        end = units.end
-        return end, units.begin if units.begin < end else end
+        """See FlushedQueues."""
+        return self.publisher.unwritten.end, self.publisher.unwritten.begin
 
     def write_units(self, until: int) -> bool:
-        """Have some more of the first `until` of them in files; False: all are. Raises
-        DiskFullError, StoreError."""
+        """See FlushedQueues."""
         return self.light_files is not None and self.light_files.write_out(until, self.queues.lock)
 
     def flush_queues(self, least_pages: int) -> int:

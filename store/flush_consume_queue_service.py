@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
@@ -40,17 +39,19 @@ class _Mark(NamedTuple):
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class LightUnits:
-    """Units of light queues that are in no file yet."""
+class FlushedQueues(Protocol):
+    """All queues."""
 
-    count: Callable[[], tuple[int, int]]
-    """See DerivedFiles.unwritten_units."""
-    write: Callable[[int], bool]
-    """See DerivedFiles.write_units."""
+    def flush_queues(self, least_pages: int) -> int:
+        """Flush the queues with that many new pages; 0 = all. Raises FlushFailedError."""
 
+    def unwritten_units(self) -> tuple[int, int]:
+        """Of the units of light queues, in the order of the log: how many were ever built, and how
+        many of these, from the first on, are in files."""
 
-_NO_LIGHT_UNITS: Final = LightUnits(lambda: (0, 0), lambda _until: False)
+    def write_units(self, until: int) -> bool:
+        """Have some more of the first `until` of them in files; False: all are. Raises
+        DiskFullError, StoreError."""
 
 
 class FlushConsumeQueueService(ServiceThread):
@@ -59,33 +60,32 @@ class FlushConsumeQueueService(ServiceThread):
     def __init__(
         self,
         config: MessageStoreConfig,
-        flush: Callable[[int], int],
+        queues: FlushedQueues,
         clock: Clock,
         *,
-        dispatched: Callable[[], tuple[int, int]],
+        dispatched_offset: Callable[[], int],
+        dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int, int], None],
-        light: LightUnits = _NO_LIGHT_UNITS,
         begins_with_all: bool = False,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """flush(least_pages): flushes the queues with that many new pages; 0 = all.
-        dispatched: log position up to which units are built, read first, and store time (ms) of
-        the newest dispatched record, 0 before the first. on_flushed(that time, that
+        """dispatched_offset: log position up to which units are built. dispatched_timestamp: store
+        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, that
         position) sets logicsMsgTimestamp and logicsPhysicalOffset and flushes the checkpoint.
         begins_with_all: there are units that the checkpoint does not know to be on disk; they are
         flushed in the first round, which may tell a time of 0."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
-        self._flush = flush
+        self._queues = queues
         self._clock = clock
         self._interval_ms = config.flush_interval_consume_queue
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_interval_ms = config.flush_consume_queue_thorough_interval
-        self._dispatched = dispatched
+        self._dispatched_offset = dispatched_offset
+        self._dispatched_timestamp = dispatched_timestamp
         self._on_flushed = on_flushed
         self._last_thorough_ms = clock.monotonic_ms()
         self._last_thorough_offset: int | None = None
         """None: not known before the first round."""
-        self._light = light
         self._earlier: _Mark | None = None
         """Of the last thorough flush."""
         self._is_due = begins_with_all
@@ -105,7 +105,7 @@ class FlushConsumeQueueService(ServiceThread):
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
-        offset, _ = self._dispatched()
+        offset = self._dispatched_offset()
         if self._last_thorough_offset is None:
             self._last_thorough_offset = offset
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
@@ -118,7 +118,7 @@ class FlushConsumeQueueService(ServiceThread):
             except DiskFullError as error:
                 log.warning("light queues are written later: %s", error)
         else:
-            self._flush(self._least_pages)
+            self._queues.flush_queues(self._least_pages)
 
     def flush_all(self) -> None:
         """Write and flush every queue, then the checkpoint. Raises FlushFailedError,
@@ -128,23 +128,22 @@ class FlushConsumeQueueService(ServiceThread):
 
     def _mark(self) -> _Mark:
         self._last_thorough_ms = self._clock.monotonic_ms()
-        offset, timestamp = self._dispatched()
-        self._last_thorough_offset = offset
+        offset = self._last_thorough_offset = self._dispatched_offset()
         # Units that are built meanwhile are counted, and their records are not.
-        return _Mark(offset, timestamp, self._light.count()[0])
+        return _Mark(offset, self._dispatched_timestamp(), self._queues.unwritten_units()[0])
 
     def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
         """written: what must be in files. Raises DiskFullError: what is, is flushed."""
         try:
-            while written is not None and self._light.write(written.units):
+            while written is not None and self._queues.write_units(written.units):
                 # A lock that is taken again at once is never free for who waits: dispatch.
                 self.wait_for_running(_PAUSE_MS)
         finally:
-            self._flush_all_written(now)
+            self._flush_written(now)
 
-    def _flush_all_written(self, now: _Mark) -> None:
-        in_files = self._light.count()[1]
-        self._flush(0)
+    def _flush_written(self, now: _Mark) -> None:
+        in_files = self._queues.unwritten_units()[1]
+        self._queues.flush_queues(0)
         flushed = next(
             (mark for mark in (now, self._earlier) if mark is not None and mark.units <= in_files),
             None,

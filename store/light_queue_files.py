@@ -78,7 +78,7 @@ class LightQueueFiles(ConsumeQueueFiles):
         # What raises comes before anything is counted or put: the same units come again.
         while not units.has_room(count):
             self._drop_oldest()
-        if not units.count(row) and self._begins_file(queue_offset):
+        if not units.count(row) and _begins_file(queue_offset, self.file_size):
             if self._new_files >= MOST_NEW_FILES:
                 return False
             self._new_files += 1
@@ -145,7 +145,7 @@ class LightQueueFiles(ConsumeQueueFiles):
         queue_offset, data = self._units.units_of(row)
         position, at = queue_offset * UNIT_SIZE, queue_offset * UNIT_SIZE % self.file_size
         is_one_file = at + len(data) <= self.file_size
-        is_done = is_one_file and _write_once(self.path(topic, queue_id, position - at), at, data)
+        is_done = is_one_file and self._write_once((topic, queue_id, position - at), at, data)
         # A write that fails may have made a file.
         self.on_written(topic, queue_id, not is_done)
         if not is_done:
@@ -155,10 +155,18 @@ class LightQueueFiles(ConsumeQueueFiles):
     def _clear(self, row: int, first: int) -> None:
         """The units of a queue, from the queue offset `first` on, wait no longer."""
         self._units.clear(row)
-        self._new_files -= self._begins_file(first)
+        self._new_files -= _begins_file(first, self.file_size)
 
-    def _begins_file(self, queue_offset: int) -> bool:
-        return queue_offset * UNIT_SIZE % self.file_size == 0
+    def _write_once(self, key: tuple[str, int, int], at: int, data: bytes) -> bool:
+        """Write to a file that is there, which is not kept open: its next turn is far off. False:
+        not done."""
+        with contextlib.suppress(OSError):
+            fd = os.open(self.path(*key), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                return os.pwrite(fd, data, at) == len(data)
+            finally:
+                os.close(fd)
+        return False
 
     # -- whatever else is done with a queue ----------------------------------------------------
 
@@ -225,17 +233,9 @@ class LightQueueFiles(ConsumeQueueFiles):
                 self._clear(row, first)
             elif behind < len(data) // UNIT_SIZE:
                 self._units.keep_newest(row, behind)
-                self._new_files += not self._begins_file(first)
+                self._new_files += not _begins_file(first, self.file_size)
         super().delete(topic, queue_id, start)
 
 
-def _write_once(path: str, at: int, data: bytes) -> bool:
-    """Write to a file that is there, which is not kept open: its next turn is far off. False: not
-    done."""
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            return os.pwrite(fd, data, at) == len(data)
-        finally:
-            os.close(fd)
-    return False
+def _begins_file(queue_offset: int, file_size: int) -> bool:
+    return queue_offset * UNIT_SIZE % file_size == 0

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ipc.service_thread import ServiceThread
-from store.errors import FlushFailedError
+from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.message_store_config import MessageStoreConfig
 
@@ -36,21 +36,35 @@ class Desk:
         self.flushed = threading.Event()
         self.failures: list[Exception] = []
         self.fails = False
+        self.units = self.written = 0
+        self.is_full = False
         self.service = FlushConsumeQueueService(
             MessageStoreConfig(
                 flush_interval_consume_queue=interval_ms,
                 flush_consume_queue_least_pages=2,
                 flush_consume_queue_thorough_interval=100,
             ),
-            self.flush,
+            self,
             self.clock,
-            dispatched=lambda: (self.offset, self.dispatched),
+            dispatched_offset=lambda: self.offset,
+            dispatched_timestamp=lambda: self.dispatched,
             on_flushed=self._on_flushed,
             begins_with_all=begins_with_all,
             on_failure=self._on_failure,
         )
 
-    def flush(self, least_pages: int) -> int:
+    def unwritten_units(self) -> tuple[int, int]:
+        return self.units, self.written
+
+    def write_units(self, until: int) -> bool:
+        if self.is_full:
+            raise DiskFullError("full")
+        if until > self.written:
+            self.log.append(f"write {until}")
+            self.written = until
+        return False
+
+    def flush_queues(self, least_pages: int) -> int:
         if self.fails:
             raise FlushFailedError("fdatasync")
         self.log.append(f"flush {least_pages}")
@@ -115,6 +129,39 @@ def test_the_thread_flushes_and_ends_with_everything() -> None:
     assert desk.log[0] == "flush 2"
     assert desk.log[-2] == "flush 0"
     assert desk.log[-1].startswith("checkpoint")
+
+
+def thorough(desk: Desk) -> list[str]:
+    desk.clock.now += 100
+    before = len(desk.log)
+    desk.service.flush_once()
+    return desk.log[before:]
+
+
+def test_units_of_light_queues_are_written_one_thorough_round_later() -> None:
+    """The checkpoint says what was so then."""
+    desk = Desk()
+    desk.units = 7
+    assert thorough(desk) == ["flush 0"]
+    desk.units = 9
+    assert thorough(desk) == ["write 7", "flush 0", "checkpoint 5 at 0"]
+    assert thorough(desk) == ["write 9", "flush 0", "checkpoint 7 at 200"]
+    assert thorough(desk) == ["flush 0", "checkpoint 8 at 300"]
+
+
+def test_units_that_find_no_room_are_not_promised() -> None:
+    desk = Desk()
+    desk.units = 7
+    desk.is_full = True
+    thorough(desk)
+    assert thorough(desk) == ["flush 0"]
+    desk.is_full = False
+    assert thorough(desk)[:2] == ["write 7", "flush 0"]
+    desk.units, desk.is_full = 8, True
+    before = len(desk.log)
+    desk.service.finish()
+    assert desk.log[before] == "flush 0"
+    assert desk.written == 7
 
 
 def test_a_failed_flush_ends_the_service() -> None:

@@ -13,7 +13,7 @@ from ipc.unwritten_units import MOST_OF_QUEUE
 from store import light_queue_files
 from store.clean_consume_queue_service import clean_table
 from store.errors import DiskFullError
-from store.flush_consume_queue_service import FlushConsumeQueueService, LightUnits
+from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.light_queue_files import LightQueueFiles
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT_SIZE
@@ -178,18 +178,13 @@ class Flushing:
         self.side, self.twins = light_side(root)
         self.clock = ManualClock()
         self.promised: list[int] = []
-        assert isinstance(self.side.files, LightQueueFiles)
-        files = self.side.files
         self.service = FlushConsumeQueueService(
             MessageStoreConfig(flush_consume_queue_thorough_interval=1),
-            self.side.table.flush,
+            self.side,
             self.clock,
-            dispatched=lambda: (self.twins.phy, self.twins.phy),
+            dispatched_offset=lambda: self.twins.phy,
+            dispatched_timestamp=lambda: self.twins.phy,
             on_flushed=lambda _timestamp, offset: self.promised.append(offset),
-            light=LightUnits(
-                lambda: (self.side.units.end, self.side.units.begin),
-                lambda until: files.write_out(until, self.side.table.lock),
-            ),
             begins_with_all=begins_with_all,
         )
 

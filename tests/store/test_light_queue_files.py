@@ -19,7 +19,7 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError
-from store.flush_consume_queue_service import FlushConsumeQueueService, LightUnits
+from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
 from store.light_queue_files import LightQueueFiles
 from store.message_store_config import MessageStoreConfig
@@ -63,9 +63,19 @@ class Side:
         self.reader = GenerationAwareReader(reader, rows)
 
     def write_out(self) -> None:
-        if isinstance(self.files, LightQueueFiles):
-            while self.files.write_out(self.units.end, self.table.lock):
-                pass
+        while self.write_units(self.units.end):
+            pass
+
+    def flush_queues(self, least_pages: int) -> int:
+        return self.table.flush(least_pages)
+
+    def unwritten_units(self) -> tuple[int, int]:
+        return self.units.end, self.units.begin
+
+    def write_units(self, until: int) -> bool:
+        return isinstance(self.files, LightQueueFiles) and self.files.write_out(
+            until, self.table.lock
+        )
 
     def queues(self) -> dict[str, tuple[object, ...]]:
         """What the store knows of its queues, and what others are told."""
@@ -357,18 +367,13 @@ def test_the_checkpoint_promises_what_is_in_files(tmp_path: Path, seed: int) -> 
     side, clock = twins.light, ManualClock()
     promised: list[int] = []
     all_runs: list[UnitRun] = []
-    assert isinstance(side.files, LightQueueFiles)
-    files = side.files
     service = FlushConsumeQueueService(
         MessageStoreConfig(flush_consume_queue_thorough_interval=1),
-        side.table.flush,
+        side,
         clock,
-        dispatched=lambda: (twins.phy, twins.phy),
+        dispatched_offset=lambda: twins.phy,
+        dispatched_timestamp=lambda: twins.phy,
         on_flushed=lambda _timestamp, offset: promised.append(offset),
-        light=LightUnits(
-            lambda: (side.units.end, side.units.begin),
-            lambda until: files.write_out(until, side.table.lock),
-        ),
     )
     for _ in range(40):
         runs = [twins.run(lot.choice(NAMES), 1) for _ in range(lot.randrange(12))]
@@ -401,9 +406,8 @@ def test_writing_leaves_the_lock_to_others(tmp_path: Path) -> None:
     side, twins = light_side(tmp_path)
     side.units._capacity = side.rows.unwritten._capacity = 1000
     side.table.append_runs([twins.run(f"%LMQ%{n}", 1) for n in _names(twins, 100)])
-    assert isinstance(side.files, LightQueueFiles)
     turns = 1
-    while side.files.write_out(side.units.end, side.table.lock):
+    while side.write_units(side.units.end):
         assert not side.table.lock.locked()
         turns += 1
     assert turns >= 5
