@@ -13,6 +13,7 @@ from ipc.unwritten_units import MOST_OF_QUEUE
 from store import light_queue_files
 from store.clean_consume_queue_service import clean_table
 from store.errors import DiskFullError
+from store.file_system_sync import FileSystemSync
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.light_queue_files import LightQueueFiles
 from store.message_store_config import MessageStoreConfig
@@ -141,6 +142,38 @@ def test_a_full_disk_does_not_keep_a_file_from_being_deleted(
     assert list(side.snapshot()) == [f"{A}/0/{FILE_SIZE:020}"]
     assert new_files(side) == 0
     assert side.reader.read_units(A, 0, PER_FILE, 2) == units
+
+
+def test_a_file_at_the_end_is_deleted_without_the_units_before_it(tmp_path: Path) -> None:
+    side, _ = over_a_file_end(tmp_path)
+    units = side.reader.read_units(A, 0, PER_FILE - 2, 2)
+    side.files.delete(A, 0, FILE_SIZE)
+    assert list(side.snapshot()) == [f"{A}/0/{0:020}"]
+    assert side.reader.read_units(A, 0, PER_FILE - 2, 2) == units
+
+
+def test_a_run_of_more_units_than_a_queue_may_have_does_not_wait(tmp_path: Path) -> None:
+    twins = light_side(tmp_path)[1]
+    side = Side(tmp_path / "other" / "consumequeue", is_light=True, capacity=1000)
+    run = twins.run(A, MOST_OF_QUEUE + 1)
+    side.table.append_runs([run])
+    assert waiting(side, A) == 0
+    assert read_by_store(A, 0, 100, side) == run.units
+
+
+def test_failed_writes_are_noticed_from_the_first_one_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system tells of them who has it open."""
+    side, twins = light_side(tmp_path)
+    side.table.append_runs([twins.run(A, 1)])
+    following = Side(side.root, is_light=True, fd=side.fd)
+    opened: list[bool] = []
+    monkeypatch.setattr(FileSystemSync, "open", lambda _self: opened.append(side.snapshot() == {}))
+    assert isinstance(following.files, LightQueueFiles)
+    following.files.take_over()
+    assert opened == [True]
+    assert side.snapshot()
 
 
 def test_one_queue_that_cannot_be_written_costs_no_other_its_units(tmp_path: Path) -> None:
