@@ -60,6 +60,7 @@ from store.store_lock import StoreLock
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 Step = Callable[[AdoptionState], None]
 _ASIDE: Final = "adopt.aside."
+_LONGEST_NAME: Final = 255
 _HOST: Final = encode_host("127.0.0.1", 10911)
 _REPLACED: Final = tuple(name for each in JSON_NAMES for name in (each, f"{each}.bak"))
 _DATABASES: Final = (
@@ -301,7 +302,7 @@ class Adoption(Work):
         ends = [
             (topic, queue_id, following)
             for topic, queue_id, _, end, following in state.queues
-            if following > end and is_safe_topic(topic)
+            if following > end and is_safe_topic(topic) and len(topic.encode()) <= _LONGEST_NAME
         ]
         if ends:
             write_queue_ends(self.target, ends)

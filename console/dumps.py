@@ -28,6 +28,7 @@ from urllib.parse import quote
 import msgspec
 
 from console.history import Series
+from remoting.shared_decoders import decoder_of
 
 HOUR_MS: Final = 3_600_000
 MAX_LINE: Final = 1 << 20
@@ -223,7 +224,7 @@ class _Reading:
         self.found = FileFigures()
         self._name = name
         self._step_ms = step_ms
-        self._decode = msgspec.json.Decoder(_Line).decode
+        self._decode = decoder_of(_Line).decode
         self._open: dict[str, Spell] = {}
 
     def add(self, line: bytes) -> None:

@@ -22,6 +22,7 @@ from remoting.body.topic_config import TopicList
 from remoting.headers.metrics import GetMetricsRequestHeader
 from remoting.remoting_serializable import JsonError, loads_body, loads_lenient
 from remoting.request_code import RequestCode
+from remoting.shared_decoders import decoder_of
 from tools.admin_client import AdminClient
 from tools.errors import AdminError
 
@@ -76,7 +77,7 @@ def tree_of(body: bytes, most_tokens: int, whose: str) -> object:
 def decoded(body: bytes, kind: type[T], whose: str) -> T:
     """An answer of standard JSON. AdminError: it is none, or nested deeper than Python can bear."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoder_of(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AdminError(f"{whose} cannot be read: {error}") from error
 

@@ -22,6 +22,8 @@ from typing import Any, Final
 
 import msgspec
 
+from remoting.shared_decoders import decoder_of
+
 MAX_SUMMARY: Final = 64 << 20
 MAX_SERVED: Final = 256 << 20
 KEPT_DAYS: Final = 400
@@ -188,7 +190,7 @@ def _read(path: Path, date: str) -> Day:
 def _decoded(content: bytes) -> _Summary:
     """A name may have half a surrogate pair, which msgspec does not read."""
     try:
-        return msgspec.json.decode(content, type=_Summary)
+        return decoder_of(_Summary).decode(content)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, ValueError):

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from controller.etcd_connection import HttpAnswer
+from remoting.shared_decoders import decoder_of
 
 AnswerT = TypeVar("AnswerT")
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -148,7 +149,7 @@ def decode_answer(data: bytes, answer: type[AnswerT]) -> AnswerT:
     """Raises MalformedAnswerError."""
     try:
         # Not strict: numbers are texts.
-        return msgspec.json.decode(data, type=answer, strict=False)
+        return decoder_of(answer, strict=False).decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise MalformedAnswerError(f"not etcd's answer: {error!s:.200}; {data[:60]!r}") from error
 
@@ -169,10 +170,10 @@ def decode_refusal(found: HttpAnswer, endpoint: str) -> Exception:
 
 def _code_and_message(data: bytes) -> tuple[int | None, str]:
     try:
-        plain = msgspec.json.decode(data, type=_Error)
+        plain = decoder_of(_Error).decode(data)
         if not isinstance(plain.code, msgspec.UnsetType):
             return plain.code, plain.message
-        nested = msgspec.json.decode(data, type=_StreamRefusal).error
+        nested = decoder_of(_StreamRefusal).decode(data).error
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None, ""
     return nested.grpc_code, nested.message

@@ -18,6 +18,7 @@ import msgspec
 
 from controller.events import Stored
 from controller.group_state import GroupState, Replica
+from remoting.shared_decoders import decoder_of
 
 FORMAT: Final = 1
 _CHECK_SUM: Final = re.compile(rb"crc32 ([0-9A-F]{8})\n")
@@ -85,7 +86,7 @@ def decode_groups(data: bytes) -> dict[str, Stored]:
     if int(found[1], 16) != zlib.crc32(text):
         raise GroupsTextError("its check sum is not that of its text: it is damaged")
     try:
-        file = msgspec.json.decode(text, type=_File)
+        file = decoder_of(_File).decode(text)
     except msgspec.MsgspecError as error:
         raise GroupsTextError(str(error)) from error
     if file.format != FORMAT:

@@ -53,10 +53,14 @@ class TakenRoles(msgspec.Struct):
     roles: list[TakenRole]
 
 
+_read: Final = msgspec.json.Decoder(TakenRoles).decode
+"""Made at import, by one thread: remoting/shared_decoders.py says why."""
+
+
 def read_roles(path: Path) -> list[TakenRole]:
     """Those that are kept, the oldest first; none where there is no file. Raises OSError,
     msgspec.DecodeError for a file that is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=TakenRoles).roles
+        return _read(path.read_bytes()).roles
     except FileNotFoundError:
         return []

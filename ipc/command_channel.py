@@ -55,8 +55,7 @@ class _Answer(msgspec.Struct):
     error: str | None = None
 
 
-# Made here, by one thread. msgspec learns a type's fields at its first use, and a second thread
-# that decodes meanwhile may follow a null pointer, which ends the process.
+# Made at import, by one thread: remoting/shared_decoders.py says why.
 _read_request: Final = msgspec.json.Decoder(CommandRequest).decode
 _read_answer: Final = msgspec.json.Decoder(_Answer).decode
 

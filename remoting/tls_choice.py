@@ -77,6 +77,30 @@ def choose(context: ssl.SSLContext, config: TlsConfig) -> TlsChoice | None:
     return TlsChoice(protocols=left, ciphers=tuple(of_12), beyond=tuple(beyond))
 
 
+def check_served(server: ssl.SSLContext, client: ssl.SSLContext, config: TlsConfig) -> None:
+    """Whether a server with its certificate can speak with a client, both restricted. Raises
+    ValueError."""
+    import ssl
+
+    told, answered = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(ssl.MemoryBIO(), told)
+    far = server.wrap_bio(told, answered, server_side=True)
+    for side in (near, far):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError as error:
+            if error.reason != "NO_SHARED_CIPHER":
+                return  # Others may speak with it.
+            raise ValueError(
+                f"tls.ciphers = {config.tls_ciphers}: a server cannot use any of them with its "
+                "certificate: suites of RSA need an RSA key, of ECDSA one with an elliptic curve, "
+                "and those that begin with DHE are for our own calls only; name one that fits, or "
+                "remove the key"
+            ) from error
+
+
 def choice_warnings(context: ssl.SSLContext, config: TlsConfig) -> tuple[str, ...]:
     """What of the settings cannot be had, for a context that was not restricted yet. Raises
     ValueError."""

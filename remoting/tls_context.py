@@ -31,7 +31,12 @@ def check_tls(config: TlsConfig, *, use_tls: bool) -> tuple[str, ...]:
     TlsSettingError."""
     serves = config.mode is not TlsMode.disabled
     if serves and (config.chooses() or not config.tls_test_mode_enable):
-        make_server_context(config)
+        context = make_server_context(config)
+        if config.tls_test_mode_enable and config.tls_ciphers:
+            from remoting.tls_keys import load_self_signed
+
+            load_self_signed(context)
+            _check_served(context, config)
     if use_tls:
         make_client_context(config)
     if not config.chooses() or not (serves or use_tls):
@@ -60,6 +65,8 @@ def make_server_context(config: TlsConfig) -> ssl.SSLContext:
         )
     _load_chain(context, "server", certificate, key, config.tls_server_key_password)
     _ask_clients(context, config)
+    if config.tls_ciphers:
+        _check_served(context, config)
     return context
 
 
@@ -95,6 +102,16 @@ def _new_context(config: TlsConfig, *, server_side: bool) -> ssl.SSLContext:
         except ValueError as error:
             raise TlsSettingError(str(error)) from error
     return context
+
+
+def _check_served(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Or every connection would be refused, with a line in the log."""
+    from remoting.tls_choice import check_served
+
+    try:
+        check_served(context, _new_context(config, server_side=False), config)
+    except ValueError as error:
+        raise TlsSettingError(str(error)) from error
 
 
 def _unrestricted_context(*, server_side: bool) -> ssl.SSLContext:

@@ -33,7 +33,7 @@ def load_self_signed(context: ssl.SSLContext) -> None:
     """Load a fresh key and a self-signed certificate into `context`. Raises OSError (including
     ssl.SSLError). Follows Netty's SelfSignedCertificate, with an elliptic key: 4 ms where an RSA
     key takes 100; that where tls.ciphers leaves no other suite of TLS 1.2."""
-    suites = [suite for suite in context.get_ciphers() if suite["protocol"] == "TLSv1.2"]
+    suites = [suite for suite in context.get_ciphers() if suite["protocol"] != "TLSv1.3"]
     needs_rsa = not any(suite["auth"] == "auth-ecdsa" for suite in suites)
     with _file_in_memory(_make_pem(needs_rsa=needs_rsa)) as path:
         context.load_cert_chain(path)

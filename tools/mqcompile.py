@@ -39,7 +39,7 @@ from tools.compiled_module_list import COMPILED_MODULES
 
 BUILT: Final = "built"
 """Where tools/mypyc_build.py leaves them, below its working directory."""
-OPTIMIZE: Final = 2
+OPTIMIZE: Final = "2"
 """The C compiler's level."""
 _PART: Final = "part-"
 _LOG_LINES: Final = 20
@@ -119,7 +119,7 @@ def _compile(home: Path) -> int:
     return 0
 
 
-def compile_there(home: Path, optimize: int = OPTIMIZE) -> str:
+def compile_there(home: Path, optimize: str = OPTIMIZE) -> str:
     """Put what is compiled of these sources in its place; what to say of it. The caller has the
     lock. Raises CompileError, OSError."""
     started = time.monotonic()
@@ -153,7 +153,7 @@ def find_missing_compiler() -> str | None:
     return None if header.exists() else f"there is no {header}: {_COMPILER}"
 
 
-def compile_modules(home: Path, work: Path, optimize: int = OPTIMIZE, strip: bool = False) -> Path:
+def compile_modules(home: Path, work: Path, optimize: str = OPTIMIZE, strip: bool = False) -> Path:
     """The directory, below `work`, with the compiled modules of the sources below `home` and their
     manifest. optimize: the C compiler's level; strip: without the symbols that only profilers and
     debuggers read. Raises CompileError, OSError."""
@@ -183,10 +183,10 @@ def _environment(strip: bool) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def _run_mypyc(sources: Path, log: Path, optimize: int, environment: dict[str, str]) -> None:
+def _run_mypyc(sources: Path, log: Path, optimize: str, environment: dict[str, str]) -> None:
     with log.open("wb") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "tools.mypyc_build", str(optimize)],
+            [sys.executable, "-m", "tools.mypyc_build", optimize],
             cwd=sources,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -135,7 +135,7 @@ def load_container_options(
         )
         loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
         options = _options(path, loaded, environment)
-        _validate(options, loaded.sources)
+        tls_warnings = _validate(options, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
     require_home(options.container.rocketmq_home)
@@ -145,7 +145,10 @@ def load_container_options(
         items = options.settings(important_only=PRINT_ALL.long not in given).items()
         raise StartupExitError(EXIT_OK, "\n".join(f"{key}={text}" for key, text in items))
     return dataclasses.replace(
-        options, namesrv_addresses=namesrv, broker_files=_broker_files(given, options.container)
+        options,
+        namesrv_addresses=namesrv,
+        broker_files=_broker_files(given, options.container),
+        warnings=(*options.warnings, *tls_warnings),
     )
 
 
@@ -171,7 +174,6 @@ def _options(
         warnings=(
             *unused_variables(environment),
             *loaded.warnings,
-            *tls.warnings(),
             *exposure_warnings([*password_files(loaded.sources), *tls.private_keys()]),
         ),
     )
@@ -186,7 +188,8 @@ def _transport_settings(loaded: LoadedSettings) -> list[Setting]:
     ]
 
 
-def _validate(options: ContainerOptions, sources: Mapping[str, str]) -> None:
+def _validate(options: ContainerOptions, sources: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns warnings. Raises ConfigError."""
     addresses = {
         "adminAllowedAddresses": options.container.admin_allowed_addresses,
         "registerAllowedAddresses": options.container.register_allowed_addresses,
@@ -194,7 +197,7 @@ def _validate(options: ContainerOptions, sources: Mapping[str, str]) -> None:
     require_readable(sources, addresses, parse_patterns)
     require_readable(sources, {"umask": options.files.umask}, parse_umask)
     try:
-        check_tls(options.tls, use_tls=options.client.use_tls)
+        return check_tls(options.tls, use_tls=options.client.use_tls)
     except TlsSettingError as error:
         raise ConfigError([str(error)]) from error
 

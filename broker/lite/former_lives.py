@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.offset.consumer_offset_manager import TOPIC_GROUP_SEPARATOR
+from store.errors import QueueDamagedError
 
 
 class FormerLives:
     """See the module."""
 
     def __init__(self, first_place: Callable[[str], int | None]) -> None:
-        """first_place: where the first message of a light queue lies in the log."""
+        """first_place: where the first message of a light queue lies in the log; None, or
+        QueueDamagedError: it cannot be read now."""
         self._first_place = first_place
         self._doubtful: set[str] = set()
         self._known_to = 0
@@ -43,7 +45,10 @@ class FormerLives:
             return False
         if f"{lmq}{TOPIC_GROUP_SEPARATOR}{group}" not in self._doubtful:
             return False
-        place = self._first_place(lmq)
+        try:
+            place = self._first_place(lmq)
+        except QueueDamagedError:  # It is being rebuilt.
+            place = None
         if place is None:
             return False  # It cannot be read now.
         self.settle(group, lmq)

@@ -87,7 +87,7 @@ class DumpLine(msgspec.Struct):
 
 
 _read_line: Final = msgspec.json.Decoder(DumpLine).decode
-"""Made once, by one thread: msgspec's first look at a type is not safe beside another's."""
+"""Made at import, by one thread: remoting/shared_decoders.py says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from broker.offset.consumer_offset_manager import (
     ConsumerOffsetManager,
     OffsetTable,
 )
-from remoting.lite_names import is_lite_queue
+from remoting.lite_names import is_lite_queue, parse_lite_queue
 from remoting.remoting_serializable import IntKeyMap
 from store.lmq_places import LMQ_PREFIX, LMQ_QUEUE_ID, is_lmq
 
@@ -91,22 +91,32 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return {
             key
             for key, queues in self._table.copy().items()
-            if is_lite_queue(key) and queues.get(LMQ_QUEUE_ID)
+            if _is_lite(key) and queues.get(LMQ_QUEUE_ID)
         }
 
     def merge_from_master(self, table: OffsetTable, seen: OffsetTable) -> int:
         """See ConsumerOffsetManager. A slave hands out nothing of lite topics, so what its master
         says of them is right, and what it says nothing of has ended."""
-        lite = {key: queues for key, queues in table.items() if is_lite_queue(key)}
-        ended = [key for key in self._table.copy() if is_lite_queue(key) and key not in lite]
+        lite = self._drop_ended(table)
+        rest = {key: queues for key, queues in table.items() if key not in lite}
+        merged = super().merge_from_master(rest, seen)
+        return merged + self._merge(lite, lambda _key, _queue_id, _stored, offset: offset)
+
+    def replace_from_master(self, table: OffsetTable) -> int:
+        """See ConsumerOffsetManager; of lite topics nothing stays that the master does not have."""
+        self._drop_ended(table)
+        return super().replace_from_master(table)
+
+    def _drop_ended(self, table: OffsetTable) -> OffsetTable:
+        """What the master's table says of lite topics; what it says nothing of is gone here."""
+        lite = {key: queues for key, queues in table.items() if _is_lite(key)}
+        ended = [key for key in self._table.copy() if _is_lite(key) and key not in lite]
         with self._lock:
             for key in ended:
                 self.set_backs.note(key, self._table.pop(key, ()))
             if ended:
                 self.mark_changed()
-        rest = {key: queues for key, queues in table.items() if key not in lite}
-        merged = super().merge_from_master(rest, seen)
-        return merged + self._merge(lite, lambda _key, _queue_id, _stored, offset: offset)
+        return lite
 
     def raise_to(
         self,
@@ -116,7 +126,7 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         only_own: bool = False,
     ) -> int:
         """See ConsumerOffsetManager; without lite topics, of which a slave commits nothing."""
-        rest = {key: queues for key, queues in table.items() if not is_lite_queue(key)}
+        rest = {key: queues for key, queues in table.items() if not _is_lite(key)}
         return super().raise_to(rest, max_offset, only_own=only_own)
 
     def decode(self, value: dict[str, Any]) -> None:
@@ -130,3 +140,10 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         """With the position, which is taken before the table."""
         known_to = self.known_to()
         return self.snapshot() if known_to is None else {"knownTo": known_to, **self.snapshot()}
+
+
+def _is_lite(key: str) -> bool:
+    """Whether the key is of a lite topic's queue. Applications may have light queues of their own
+    whose names begin so ($SYS of MQTT)."""
+    topic = key.partition(TOPIC_GROUP_SEPARATOR)[0] if is_lite_queue(key) else ""
+    return parse_lite_queue(topic) is not None

@@ -171,12 +171,13 @@ class PopPath:
     def _hear_set_back(self, key: str, queue_id: int) -> None:
         """Any thread, of every queue of every group: few of them have pops."""
         topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-        if (topic, group, queue_id) in self.buffer.pops.queues:
-            self._loop.call_soon_threadsafe(lambda: self._offset_was_set(group, topic, queue_id))
 
-    def _offset_was_set(self, group: str, topic: str, queue_id: int) -> None:
-        is_reset = self._tables.offsets.has_offset_reset(group, topic, queue_id)
-        self.buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
+        def tell() -> None:
+            is_reset = self._tables.offsets.has_offset_reset(group, topic, queue_id)
+            self.buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
+
+        if (topic, group, queue_id) in self.buffer.pops.queues:
+            self._loop.call_soon_threadsafe(tell)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""

@@ -23,6 +23,7 @@ from remoting.body.auth import AclInfo
 from remoting.body.data_version import DataVersion
 from remoting.headers.auth import ListAclsRequestHeader
 from remoting.request_code import RequestCode
+from remoting.shared_decoders import decoder_of
 from tools.admin_client import AdminClient
 from tools.commands.acl import acl_info, file_versions
 from tools.commands.auth import list_acls, list_users
@@ -42,7 +43,7 @@ AGE_MS: Final = 10_000
 def _accounts(client: AdminClient, address: str) -> AclAccounts:
     body = client.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG).body
     try:
-        return msgspec.json.decode(body, type=AclAccounts)
+        return decoder_of(AclAccounts).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AdminError(f"its accounts cannot be read: {error}") from error
 

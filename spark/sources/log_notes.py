@@ -52,6 +52,9 @@ def _noted(directory: Path, is_live: bool) -> Iterator[NotedPart]:
     if request is not None and request.action is ResyncAction.TRUNCATE:
         yield NotedPart("cut", request.offset, END, f"{CUT_REASON} ({request.reason})")
     if is_live and (store / EPOCHS).is_file():
-        confirmed = StoreCheckpoint.load(store / CHECKPOINT).confirm_offset
-        if confirmed:
+        checkpoint = StoreCheckpoint.load(store / CHECKPOINT)
+        # A member has no units of what is not confirmed. Those of a broker that has left its group
+        # go on, and its checkpoint keeps what was confirmed last.
+        confirmed = checkpoint.confirm_offset
+        if confirmed and checkpoint.logics_physical_offset <= confirmed:
             yield NotedPart(None, confirmed, END, "")

@@ -16,6 +16,7 @@ from store.mapped_file_queue import StoreFile, list_store_files
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 
 _QUEUE: Final = re.compile("0|[1-9][0-9]{0,9}")
+_LAST_QUEUE: Final = (1 << 31) - 1
 _NO_UNIT: Final = bytes(CQ_UNIT_SIZE)
 
 
@@ -26,7 +27,7 @@ def read_queue_ends(directory: Path) -> Iterator[QueueEnd]:
         if not is_topic(topic):
             continue
         for queue in sorted(topic.iterdir()):
-            if _QUEUE.fullmatch(queue.name):
+            if _QUEUE.fullmatch(queue.name) and int(queue.name) <= _LAST_QUEUE:
                 end = _find_end(list_store_files(queue))
                 if end:
                     yield topic.name, int(queue.name), end

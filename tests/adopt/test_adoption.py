@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 
 from adopt import adoption, copied_files, state
 from adopt.command_line import DIFFERENT, DONE, REFUSED, main
-from adopt.rocks_codec import decode_unit, decode_unit_key
-from adopt.rocks_database import RocksDatabase
+from adopt.rocks_codec import Bound, decode_unit, decode_unit_key, encode_bound
+from adopt.rocks_database import RocksDatabase, write_database
 from broker.pop.pop_check_point import PopCheckPoint
 from store.dledger.unfinished_import import ADOPTION_NAME, refuse_unfinished
 from store.errors import StoreError
@@ -203,9 +204,16 @@ def test_an_expired_queue_goes_on_where_it_was(golden: Path, run: Run, tmp_path:
     (place / "commitlog" / f"{16 << 20:020d}").write_bytes(
         moved(raw, start, 16 << 20) + bytes((16 << 20) - end)
     )
+    with RocksDatabase(place / "consumequeue") as database:
+        known = {name: list(database.entries(name)) for name in database.families}
+    # No file can have such a name: a broker would not start for it.
+    known["offset"].append(encode_bound(Bound("x" * 256, 0, True, 0, 9)))
+    shutil.rmtree(place / "consumequeue")
+    write_database(place / "consumequeue", known)
     status, said = run(place, "--to", tmp_path / "new")
     assert status == DONE, said
     ends = json.loads((tmp_path / "new/imported_queues.json").read_text())
+    assert not any(topic.startswith("x") for topic, _, _ in ends)
     assert ["TRocksA", 3, 125] in ends
     assert ["TRocksB", 1, 150] in ends
     assert opened(tmp_path / "new")[0] == QUEUES

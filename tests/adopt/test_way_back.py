@@ -85,6 +85,14 @@ def test_queues_without_messages_keep_their_places(golden: Path, tmp_path: Path)
         assert not list(database.entries("default"))
 
 
+def test_a_directory_that_is_no_queue_is_not_one(golden: Path, tmp_path: Path) -> None:
+    files = copied(golden / "files", tmp_path / "files")
+    for name in ("2147483648", "9999999999", "-1", "01", "x"):
+        shutil.copytree(files / "consumequeue/TRocksC/0", files / "consumequeue/TRocksC" / name)
+    assert main([str(files), "--to-rocksdb", "--to", str(tmp_path / "back")]) == DONE
+    assert read_bounds(tmp_path / "back/consumequeue").ends == QUEUES
+
+
 def test_there_and_back_again(golden: Path, tmp_path: Path) -> None:
     files = golden / "files"
     assert main([str(files), "--to-rocksdb", "--to", str(tmp_path / "back")]) == DONE

@@ -161,8 +161,8 @@ def url_of(world: WalkedWorld, path: str) -> str:
 LAG_CELL = 5
 SEEN: set[str] = set()
 """Links that a page before has led to."""
-BY_KEYBOARD = ("/", "/replication", "/topic", "/messages", "/settings")
-"""The others in a long run: their parts are the same macros."""
+BY_KEYBOARD = ("/", "/replication", "/messages")
+"""Plots, tables, a form with dates. The others in a long run: their parts are the same macros."""
 WALKED = [view.path for view in VIEWS if view.template and "{" not in view.path]
 
 

@@ -6,6 +6,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from conf.errors import EXIT_CANNOT_START
+from store.dledger.unfinished_import import REPORT_NAME
 from tests.faults.shim import compile_shim
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
@@ -75,3 +77,23 @@ def test_a_home_that_is_not_there(tmp_path: Path) -> None:
         assert line.startswith("Please set the ROCKETMQ_HOME variable in your environment")
         assert f"{tmp_path / 'gone'} is not a directory" in line
         assert not broker.store_dir.exists()
+
+
+def test_an_adopted_store_with_the_log_of_the_broker_before(tmp_path: Path) -> None:
+    """Its settings name the log that it left, into which this start would write."""
+    broker, before = OurBroker(tmp_path), tmp_path / "before"
+    for directory in (broker.store_dir / "commitlog", before):
+        directory.mkdir(parents=True)
+        (directory / ("0" * 20)).write_bytes(bytes(4096))
+    (broker.store_dir / REPORT_NAME).touch()
+    broker.settings["storePathCommitLog"] = before
+    with broker.start(wait=False):
+        assert broker.wait_ended(40) == EXIT_CANNOT_START
+        output = broker.output()
+        assert (
+            f"mqbroker: the store cannot be opened: {broker.store_dir}/commitlog: the log" in output
+        )
+        assert f"storePathCommitLog names {before}; remove that line, or move the files" in output
+        assert "boot success" not in output
+        assert "Traceback" not in output + broker.logs()
+        assert [path.name for path in before.iterdir()] == ["0" * 20], "nothing was made there"

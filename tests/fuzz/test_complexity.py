@@ -1,6 +1,6 @@
 """The complexity fuzzer finds what costs more than linear time or memory, and nothing else does.
 
-FUZZ_SECONDS is for the changes of test_fuzz.py; this has COMPLEXITY_SECONDS of the clock (20) for
+FUZZ_SECONDS is for the changes of test_fuzz.py; this has COMPLEXITY_SECONDS of the clock (12) for
 all worlds together, of a fixed order; a long run has ten minutes, and each time another order. All
 places take more than an hour: `python -m tests.fuzz complexity --seconds 3600`.
 """
@@ -25,7 +25,7 @@ from tests.fuzz.growth import Trial
 from tests.fuzz.served_connection import request
 from tests.fuzz.turns import Turns
 
-SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "20"))
+SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "12"))
 LONG_SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "600"))
 
 

@@ -23,8 +23,8 @@ _NUMBERS = itertools.count(1)
 
 
 def mostly_with(version: str) -> pytest.MarkDecorator:
-    """With a client of this version; with those of the others in a long run only. For what
-    waits ten seconds: the version is seldom what makes a difference there."""
+    """With a client of this version; with those of the others in a long run only. For what takes
+    its time where the version is seldom what makes a difference."""
     params = [
         pytest.param(each, id=f"client-{each}", marks=[] if each == version else pytest.mark.long)
         for each in CLIENT_VERSIONS

@@ -71,6 +71,11 @@ class Scenario:
     steps: list[Mapping[str, Any]]
     differences: list[Mapping[str, Any]]
 
+    @property
+    def tells_clients_apart(self) -> bool:
+        """Whether a difference is one of a single release of the client."""
+        return any("client" in each for each in self.differences)
+
     def accepted(self, client: str) -> dict[str, tuple[Any, Any]]:
         """{place: (java, ours)} that a run with this client must show, and nothing else."""
         return {

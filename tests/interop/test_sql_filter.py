@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from tests.interop import harness
-from tests.interop.clients import AnotherBroker, Client, Cluster, wait_registered
+from tests.interop.clients import (
+    AnotherBroker,
+    Client,
+    Cluster,
+    mostly_with,
+    wait_registered,
+)
 from tests.interop.driver import Consumer, Driver, DriverError
+from tests.interop.java_peers import CLIENT_5
 from tests.interop.processes import wait_until
 from tools.chaos.free_ports import free_port
 
@@ -92,6 +99,7 @@ MESSAGES: list[dict[str, Any]] = [
 ]
 
 
+@mostly_with(CLIENT_5)
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -134,6 +142,7 @@ def test_a_waiting_consumer_is_woken_by_what_it_wants(client: Client, topic: str
     assert received(consumer) == [10, 11, 12, 13, 14]
 
 
+@mostly_with("4.9.8")
 @pytest.mark.parametrize("family", ["push", "lite"])
 @pytest.mark.parametrize(
     "expression", ["a >", "a > 'x'", "a BETWEEN 10 AND 0", "a = NULL", "a > 0.0", "5", "a = 5 ;"]

@@ -183,6 +183,35 @@ def test_the_certificate_of_test_mode_fits_the_ciphers() -> None:
         assert spoken(address, offer("ECDHE-RSA-AES256-GCM-SHA384")) is None
 
 
+def test_also_ciphers_that_are_older_than_their_protocol() -> None:
+    """OpenSSL says of this one that it is of TLS 1.0; it is spoken in 1.2."""
+    name = "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"
+    with server(TlsConfig(tls_ciphers=name)) as address:
+        assert spoken(address, offer("ALL")) == ("TLSv1.2", "ECDHE-ECDSA-AES128-SHA")
+
+
+@pytest.mark.parametrize("name", [RSA_128, "TLS_RSA_WITH_AES_128_CBC_SHA"])
+def test_ciphers_that_do_not_fit_the_certificate_stop_the_start(
+    authority: Authority, name: str
+) -> None:
+    """It has an elliptic curve. Beside one that fits they may be named."""
+    with pytest.raises(TlsSettingError, match=f"tls.ciphers = {name}: a server cannot use any of"):
+        check_tls(served(authority, tls_ciphers=name), use_tls=False)
+    check_tls(served(authority, tls_ciphers=f"{name},{ECDSA_128}"), use_tls=False)
+    trust = str(authority.trust)
+    asks = {"tls_server_need_client_auth": "require", "tls_server_trust_cert_path": trust}
+    check_tls(served(authority, tls_ciphers=ECDSA_128, **asks), use_tls=False)
+    check_tls(served(authority, tls_ciphers=SUITES_13[0], **asks), use_tls=False)
+
+
+def test_ciphers_that_only_clients_can_use_stop_the_start_of_a_server() -> None:
+    """Python gives its servers no parameters of Diffie and Hellman."""
+    config = TlsConfig(tls_ciphers="TLS_DHE_RSA_WITH_AES_128_GCM_SHA256")
+    with pytest.raises(TlsSettingError, match="begin with DHE are for our own calls only"):
+        check_tls(config, use_tls=False)
+    check_tls(dataclasses.replace(config, tls_server_mode="disabled"), use_tls=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import pyspark
 import pytest
 
 from spark.job.java_home import JavaError, find_java
 from tests.interop.java_peers import fetched
 from tests.spark.generate_dumps import Shape, generate
 from tests.spark.object_store import CREDENTIALS, ObjectStore, missing, object_store
+from tests.spark.scratch_home import scratch_home
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "sla_at_scale.md"
@@ -87,7 +87,7 @@ def on_the_cluster(scratch: Path, store: ObjectStore) -> subprocess.CompletedPro
     }
     size = "--driver-memory 1g --executor-cores 1 --executor-memory 1g"
     variables = {
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": str(scratch_home(scratch)),
         "JAVA_HOME": str(java.home),
         "MASTER": f"local-cluster[{EXECUTORS},1,1024]",
         "SIZE": size,
@@ -99,7 +99,6 @@ def on_the_cluster(scratch: Path, store: ObjectStore) -> subprocess.CompletedPro
         "DUMPS": f"s3a://{store.bucket}/metrics",
         "OUT": f"s3a://{store.bucket}/reports",
         "SPARK_LOCAL_DIRS": str(scratch),
-        "SPARK_WORKER_DIR": str(scratch / "work"),
     }
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(

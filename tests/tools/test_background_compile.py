@@ -139,7 +139,7 @@ def test_what_does_not_compile_is_told_and_remembered(
 def test_what_compiles_is_forgiven_and_told(
     compiles: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(_home: Path, work: Path, _optimize: int) -> Path:
+    def made(_home: Path, work: Path, _optimize: str) -> Path:
         (work / "made").mkdir()
         return work / "made"
 

@@ -153,7 +153,7 @@ def compiled_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if make_compiled():
         shutil.copytree(compiled_directory(ROOT), compiled_directory(home))
         return home
-    made = compile_modules(home, tmp_path_factory.mktemp("work"), optimize=0)
+    made = compile_modules(home, tmp_path_factory.mktemp("work"), optimize="0")
     compiled_directory(home).parent.mkdir()
     shutil.move(made, compiled_directory(home))
     return home

@@ -55,6 +55,13 @@ def test_without_brokers_it_is_an_empty_container() -> None:
     assert options.embeds_namesrv
 
 
+def test_what_tls_cannot_have_is_told(tmp_path: Path) -> None:
+    path = conf(tmp_path, "tls.ciphers=TLS_AES_256_GCM_SHA384\ntls.protocols=TLSv1.1,TLSv1.3\n")
+    one, other = load_container_options(["-c", path], HOME).warnings
+    assert "TLSv1.1 not spoken here" in one
+    assert "cannot choose among the suites of TLS 1.3" in other
+
+
 def test_what_holds_for_every_broker(tmp_path: Path) -> None:
     text = "listenPort=1\nbindAddress=127.0.0.1\nuseTLS=false\nlogLevel=WARN\n"
     options = load_container_options(["-c", conf(tmp_path, text)], HOME)

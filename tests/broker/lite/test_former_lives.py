@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.lite.former_lives import FormerLives
 from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from remoting.lite_names import to_lmq_name
+from store.errors import QueueDamagedError
 from tests.broker.lite.served_world import PARENT, RECORD, LiteServed
 
 LMQ = to_lmq_name(PARENT, "s")
@@ -94,6 +96,22 @@ def test_a_queue_that_cannot_be_read_now_is_looked_at_later(world: LiteServed) -
     assert world.former_lives.is_former("G", LMQ)
 
 
+def test_a_queue_that_is_being_rebuilt_is_looked_at_later() -> None:
+    """Whoever asks is the loop: nothing may be raised."""
+    places: list[int] = []
+
+    def first_place(_lmq: str) -> int:
+        if not places:
+            raise QueueDamagedError("being rebuilt")
+        return places[0]
+
+    lives = FormerLives(first_place)
+    lives.begin({f"{LMQ}@G"}, 100)
+    assert not lives.is_former("G", LMQ)
+    places.append(100)
+    assert lives.is_former("G", LMQ)
+
+
 # -- the table -------------------------------------------------------------------------------------
 
 
@@ -114,6 +132,31 @@ def test_what_is_not_in_the_masters_table_has_ended(tmp_path: Path) -> None:
     slave.merge_from_master(old, {})
     slave.merge_from_master({f"{LMQ}@G": {0: 1}}, {})
     assert slave.query_offset("G", LMQ, 0) == 1, "another life's, lower"
+
+
+def test_nor_after_a_cut_of_the_slaves_log(tmp_path: Path) -> None:
+    slave = manager(tmp_path)
+    slave.merge_from_master({f"{LMQ}@G": {0: 5}, "T@G": {0: 5}}, {})
+    slave.replace_from_master({})
+    assert slave.query_offset("G", LMQ, 0) is None
+    assert slave.query_offset("G", "T", 0) == 5
+
+
+def test_light_queues_of_applications_are_none_of_lite_topics(tmp_path: Path) -> None:
+    """A slave takes commits of their groups while its master is away."""
+    queue = "%LMQ%$SYS%clients"
+    slave = manager(tmp_path)
+    slave.commit_offset("x", "G", queue, 0, 5)
+    slave.merge_from_master({f"{queue}@G": {0: 2}}, {})
+    assert slave.query_offset("G", queue, 0) == 5
+    slave.merge_from_master({}, {})
+    assert slave.query_offset("G", queue, 0) == 5
+    assert not slave.lite_keys()
+    (tmp_path / "master").mkdir()
+    master = manager(tmp_path / "master")
+    master.commit_offset("x", "G", queue, 0, 2)
+    master.raise_to({f"{queue}@G": {0: 5}}, lambda *_queue: 9)
+    assert master.query_offset("G", queue, 0) == 5
 
 
 def test_a_master_that_comes_back_takes_nothing_of_lite_topics_from_its_slave(

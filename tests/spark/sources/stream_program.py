@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.job.java_home import find_java
 from spark.job.spark_session import LOCAL, NO_CALL_SITES, PLAIN_PLANS, worker_environment
 from spark.sources.registration import register
+from tests.spark.scratch_home import scratch_home
 
 PLACE: Final = "place"
 SETTINGS: dict[str, bool | float | int | str | None] = {
@@ -75,8 +75,7 @@ def main() -> None:
     master, name_server, topic, place, *copies = sys.argv[1:]
     directory = Path(place)
     os.environ["JAVA_HOME"] = str(find_java(os.environ).home)
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ["SPARK_WORKER_DIR"] = str(directory / "work")
+    os.environ["SPARK_HOME"] = str(scratch_home(directory))
     os.environ |= worker_environment(os.environ)
     builder = SparkSession.builder.master(master).appName("killed").config(map=SETTINGS)
     spark = builder.config("spark.local.dir", place).getOrCreate()

@@ -208,6 +208,19 @@ class TestWhatIsNotConfirmed:
         assert found.records == log.places[:20] + log.places[21:30]
         assert kinds_of([found]) == [("bytes", *log.places[20])]
 
+    def test_of_a_broker_that_has_left_its_group(self, tmp_path: Path) -> None:
+        """Its units go on, and what was confirmed last stays in the checkpoint for ever."""
+        log = written_log(60)
+        store = store_of(tmp_path, log)
+        (store / "epochFileCheckpoint").touch()
+        checkpoint = StoreCheckpoint(store / "checkpoint")
+        checkpoint.confirm_offset = checkpoint.logics_physical_offset = log.places[30][0]
+        checkpoint.flush()
+        assert records_of(all_of(store, is_live=True)) == log.places[:30]
+        checkpoint.logics_physical_offset = log.places[31][0]
+        checkpoint.flush()
+        assert records_of(all_of(store, is_live=True)) == log.places
+
     def test_not_known(self, tmp_path: Path) -> None:
         """Nothing was confirmed yet, or its checkpoint does not say."""
         log = written_log(9)

@@ -13,13 +13,13 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from conf.installation import INSTALL_DIRECTORY
 from spark.job.java_home import find_java
 from spark.sources import package_zip
 from spark.sources.registration import FORMATS
+from tests.spark.scratch_home import scratch_home
 from tests.spark.sources.test_rocketmq import TOPIC, send
 from tests.support.our_broker import OurBroker
 
@@ -136,8 +136,7 @@ def test_two_executors_read_a_topic(archive: Path, tmp_path: Path) -> None:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment |= {"JAVA_HOME": str(find_java(os.environ).home)}
         environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment |= {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
-        environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work")}
+        environment |= {"SPARK_HOME": str(scratch_home(tmp_path))}
         command = [sys.executable, "-I", "-c", _READS, str(archive), names, TOPIC]
         done = subprocess.run(
             [*command, str(tmp_path / "scratch")],
@@ -148,6 +147,7 @@ def test_two_executors_read_a_topic(archive: Path, tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr[-4_000:]
+    assert list((tmp_path / "spark-home" / "work").glob("app-*"))
     places, counts = done.stdout.splitlines()[-2:]
     assert str(INSTALL_DIRECTORY) not in places
     assert "sources.zip" in places
