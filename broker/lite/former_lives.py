@@ -28,11 +28,12 @@ class FormerLives:
         self._doubtful: set[str] = set()
         self._known_to = 0
 
-    def begin(self, keys: set[str], known_to: int | None) -> None:
+    def begin(self, keys: set[str], known_to: int | None, log_end: int) -> None:
         """The offsets with these keys were taken over, of a table that is as new as `known_to`;
-        None: nobody knows, and they are believed."""
+        None: nobody knows, and they are believed. log_end: now; the log may have lost its end, and
+        others come in its place."""
         self._doubtful = set() if known_to is None else keys
-        self._known_to = 0 if known_to is None else known_to
+        self._known_to = 0 if known_to is None else min(known_to, log_end)
 
     def settle(self, group: str, lmq: str) -> None:
         """The offset was set."""

@@ -162,13 +162,10 @@ class LiteServices:
         self._waiters.wake_all()
 
     def _take_offsets_over(self) -> None:
-        """From now on the table is as new as the log, whose end may have been lost."""
+        """From now on the table is as new as the log."""
         offsets = self._tables.offsets
         if isinstance(offsets, LmqConsumerOffsetManager):
-            known_to = offsets.known_to()
-            if known_to is not None:
-                known_to = min(known_to, self._log_end())
-            self._former_lives.begin(offsets.lite_keys(), known_to)
+            self._former_lives.begin(offsets.lite_keys(), offsets.known_to(), self._log_end())
             offsets.known_to = self._log_end
 
     def _log_end(self) -> int:

@@ -121,7 +121,16 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
             end = min(end, max(self._target.get(queue, begin), begin))
         if end >= begin:
             return end
-        if not limits.is_certain:  # a slave that lags behind
+        if not limits.is_certain:
+            log.warning(
+                "nothing new now: topic %s, queue %s of broker %s: the query has read up to %s, a "
+                "slave, which answers, has %s",
+                queue.topic,
+                queue.queue_id,
+                queue.broker_name,
+                begin,
+                limits.end,
+            )
             return begin
         self.plan.rules.losses.shorter(queue, begin, limits.end)
         return limits.end

@@ -19,7 +19,7 @@ from store.dledger.target_log import TargetLog
 from store.inner_batch import INNER_BATCH_FLAG
 from store.message import Message
 from store.message_codec import encode_host, encode_record
-from store.stored_units import CQ_UNIT
+from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from tests.adopt.golden_stores import copied, unpack_all
 
 FILE_SIZE = 1 << 20
@@ -117,6 +117,18 @@ def test_what_was_deleted_does_not_come_back(tmp_path: Path) -> None:
     }
     assert main([str(tmp_path), "--to-rocksdb", "--in-place"]) == DONE
     assert read_bounds(tmp_path / "consumequeue").ends == {("Again", 0): 2}
+
+
+@pytest.mark.parametrize("size", [0, PRE_BLANK_SIZE])
+def test_a_place_without_a_unit_is_not_that_of_the_logs_first_record(
+    tmp_path: Path, size: int
+) -> None:
+    """Which is at 0, too: a hole, or what Java puts before a queue's first unit."""
+    store = Store(tmp_path)
+    store.fill(sent("Again", 0), sent("Again", 1))
+    store.places[0] = (0, size)
+    store.queue("Again", 0, 0, 1)
+    assert set(store.units()) == {UnitKey("Again", 0, 1)}
 
 
 def test_a_light_queue_has_units_where_it_has_a_file(tmp_path: Path) -> None:

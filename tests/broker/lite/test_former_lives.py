@@ -18,6 +18,8 @@ from store.errors import QueueDamagedError
 from tests.broker.lite.served_world import PARENT, RECORD, LiteServed
 
 LMQ = to_lmq_name(PARENT, "s")
+FAR = 1 << 62
+"""A log has not lost its end."""
 
 
 def begun_again(world: LiteServed, messages: int) -> None:
@@ -30,7 +32,7 @@ def begun_again(world: LiteServed, messages: int) -> None:
 def taken_over(world: LiteServed, known_to: int | None, offset: int = 3) -> None:
     """A table that says that the group has got so many."""
     world.offsets.commit_offset("copied", "G", LMQ, 0, offset)
-    world.former_lives.begin({f"{LMQ}@G"}, known_to)
+    world.former_lives.begin({f"{LMQ}@G"}, known_to, FAR)
     world.subscribe("PARTIAL_ADD", "s")
 
 
@@ -68,19 +70,29 @@ def test_without_knowledge_offsets_are_believed(world: LiteServed) -> None:
     assert world.popped() == [6]
 
 
+def test_a_log_that_has_lost_its_end(world: LiteServed) -> None:
+    """What the table knew of is gone, and a lite topic begins where that was."""
+    known_to = world.place
+    begun_again(world, 4)
+    world.offsets.commit_offset("copied", "G", LMQ, 0, 3)
+    world.former_lives.begin({f"{LMQ}@G"}, known_to + 9 * RECORD, known_to)
+    world.subscribe("PARTIAL_ADD", "s")
+    assert world.popped() == [3, 4, 5, 6]
+
+
 def test_what_was_set_meanwhile_counts(world: LiteServed) -> None:
     """By an operator: 25, or a subscription that begins anew."""
     known_to = world.place
     begun_again(world, 4)
     world.offsets.commit_offset("copied", "G", LMQ, 0, 3)
-    world.former_lives.begin({f"{LMQ}@G"}, known_to)
+    world.former_lives.begin({f"{LMQ}@G"}, known_to, FAR)
     world.lite_queues.commit("operator", "G", LMQ, 2)
     world.subscribe("PARTIAL_ADD", "s")
     assert world.popped() == [5, 6]
 
 
 def test_other_groups_and_queues_are_not_looked_at(world: LiteServed) -> None:
-    world.former_lives.begin({f"{LMQ}@H"}, 0)
+    world.former_lives.begin({f"{LMQ}@H"}, 0, FAR)
     world.offsets.commit_offset("x", "G", LMQ, 0, 3)
     assert world.lite_queues.committed("G", LMQ) == 3
     assert world.former_lives.is_former("H", LMQ)
@@ -90,7 +102,7 @@ def test_other_groups_and_queues_are_not_looked_at(world: LiteServed) -> None:
 def test_a_queue_that_cannot_be_read_now_is_looked_at_later(world: LiteServed) -> None:
     known_to = world.place
     world.queues.pop(LMQ)
-    world.former_lives.begin({f"{LMQ}@G"}, known_to)
+    world.former_lives.begin({f"{LMQ}@G"}, known_to, FAR)
     assert not world.former_lives.is_former("G", LMQ)
     world.send("s")
     assert world.former_lives.is_former("G", LMQ)
@@ -106,7 +118,7 @@ def test_a_queue_that_is_being_rebuilt_is_looked_at_later() -> None:
         return places[0]
 
     lives = FormerLives(first_place)
-    lives.begin({f"{LMQ}@G"}, 100)
+    lives.begin({f"{LMQ}@G"}, 100, FAR)
     assert not lives.is_former("G", LMQ)
     places.append(100)
     assert lives.is_former("G", LMQ)
@@ -223,6 +235,6 @@ def test_any_history_of_lives_and_copies(tmp_path: Path, seed: int) -> None:
     offset = slave.query_offset("G", LMQ, 0)
     if offset is not None:
         other.offsets.commit_offset("copied", "G", LMQ, 0, offset)
-    other.former_lives.begin(slave.lite_keys(), known_to)
+    other.former_lives.begin(slave.lite_keys(), known_to, FAR)
     other.subscribe("PARTIAL_ADD", "s")
     assert got | set(other.popped()) >= present

@@ -156,11 +156,15 @@ class TestAvailableNow:
 
 
 class TestFailover:
-    def test_a_slave_that_lags(self, query: StreamReader, stored: FakeQueues) -> None:
-        """Less than was read is no loss while no master says so."""
+    def test_a_slave_that_lags(
+        self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Less than was read is no loss while no master says so; but who waits says for what."""
         data = stored.routes["T"].broker_datas[0]
         data.broker_addrs[1] = data.broker_addrs.pop(0)
         assert query.latestOffset(offsets(7, 1), ALL) == offsets(7, 3)
+        assert "queue 0 of broker broker-g: the query has read up to 7, a slave" in caplog.text
+        assert "queue 1" not in caplog.text
 
     def test_a_batch_that_only_the_master_had(
         self, query: StreamReader, stored: FakeQueues
