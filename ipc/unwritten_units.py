@@ -98,10 +98,9 @@ class UnwrittenUnits(_SharedUnits):
         """Number of the next entry. Any thread."""
         return self._words[_END]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the oldest entry must go before another comes."""
-        return self.end - self.begin >= self._capacity
+    def has_room(self, count: int) -> bool:
+        """Whether so many entries can come before the oldest one must go."""
+        return self.end - self.begin + count <= self._capacity
 
     def count(self, row: int) -> int:
         """How many units the queue of `row` has here."""
@@ -133,6 +132,10 @@ class UnwrittenUnits(_SharedUnits):
     def clear(self, row: int) -> None:
         """The queue's units are in files now, or deleted."""
         self._heads[row] = 0
+
+    def keep_newest(self, row: int, count: int) -> None:
+        """The queue's units before its newest `count` are deleted; it has more."""
+        self._heads[row] = self._heads[row] & ~_COUNT_MASK | count
 
     def oldest_row(self) -> int | None:
         """The row whose units must be written before `drop_oldest`; None: no one's."""

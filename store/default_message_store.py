@@ -140,6 +140,8 @@ class DefaultMessageStore:
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
+            if self._derived.light_files is not None:
+                self._derived.light_files.defers = True
             self.clean_commit_log.refuse_if_full()
             if self._compaction is not None:
                 self._compaction.open(check_all=may_lack_bytes, rewrite=flush_failed)
@@ -192,7 +194,9 @@ class DefaultMessageStore:
         derived = self._derived
         with contextlib.suppress(DiskFullError):  # The flush says so.
             # Of 100,000 light queues this takes longer than a service may for its end.
-            derived.write_units(derived.unwritten_units()[0])
+            until, _ = derived.unwritten_units()
+            while derived.write_units(until):
+                pass
         results = [service.shutdown() for service in reversed(self._services)]
         units, written = derived.unwritten_units()
         results.append(units == written)

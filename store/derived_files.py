@@ -161,10 +161,9 @@ class DerivedFiles:
         """See FlushedQueues."""
         return self.publisher.unwritten.end, self.publisher.unwritten.begin
 
-    def write_units(self, until: int) -> None:
+    def write_units(self, until: int) -> bool:
         """See FlushedQueues."""
-        if self.light_files is not None:
-            self.light_files.write_out(until, self.queues.lock)
+        return self.light_files is not None and self.light_files.write_out(until, self.queues.lock)
 
     def flush_queues(self, least_pages: int) -> int:
         """See ConsumeQueueTable.flush."""

@@ -28,6 +28,8 @@ _MOST_GROWTH: Final = 1 << 30
 """Bytes of the log between two checkpoints: recovery reads the log from the file of the last one
 on, and in RocketMQ's minute a busy broker writes many GB."""
 
+_PAUSE_MS: Final = 0.2
+
 
 class _Mark(NamedTuple):
     """A moment: what was dispatched then, and how many units of light queues there were."""
@@ -47,8 +49,9 @@ class FlushedQueues(Protocol):
         """Of the units of light queues, in the order of the log: how many were ever built, and how
         many of these, from the first on, are in files."""
 
-    def write_units(self, until: int) -> None:
-        """Have the first `until` of them in files. Raises DiskFullError, StoreError."""
+    def write_units(self, until: int) -> bool:
+        """Have some more of the first `until` of them in files; False: all are. Raises
+        DiskFullError, StoreError."""
 
 
 class FlushConsumeQueueService(ServiceThread):
@@ -99,7 +102,6 @@ class FlushConsumeQueueService(ServiceThread):
             self.flush_all()
         except DiskFullError as error:
             log.error("light queues are built from the log by the next start: %s", error)
-            self._flush_thoroughly(self._mark(), None)
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
@@ -109,10 +111,12 @@ class FlushConsumeQueueService(ServiceThread):
         passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
         grown = offset - self._last_thorough_offset
         is_time = passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH
-        if self._is_due:
-            self.flush_all()
-        elif is_time:
-            self._flush_thoroughly(self._mark(), self._earlier)
+        if self._is_due or is_time:
+            mark = self._mark()
+            try:
+                self._flush_thoroughly(mark, mark if self._is_due else self._earlier)
+            except DiskFullError as error:
+                log.warning("light queues are written later: %s", error)
         else:
             self._queues.flush_queues(self._least_pages)
 
@@ -129,14 +133,15 @@ class FlushConsumeQueueService(ServiceThread):
         return _Mark(offset, self._dispatched_timestamp(), self._queues.unwritten_units()[0])
 
     def _flush_thoroughly(self, now: _Mark, written: _Mark | None) -> None:
-        """written: what must be in files."""
+        """written: what must be in files. Raises DiskFullError: what is, is flushed."""
         try:
-            if written is not None:
-                self._queues.write_units(written.units)
-        except DiskFullError as error:
-            if written is now:
-                raise
-            log.warning("light queues are written later: %s", error)
+            while written is not None and self._queues.write_units(written.units):
+                # A lock that is taken again at once is never free for who waits: dispatch.
+                self.wait_for_running(_PAUSE_MS)
+        finally:
+            self._flush_written(now)
+
+    def _flush_written(self, now: _Mark) -> None:
         in_files = self._queues.unwritten_units()[1]
         self._queues.flush_queues(0)
         flushed = next(

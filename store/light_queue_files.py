@@ -53,6 +53,11 @@ class LightQueueFiles(ConsumeQueueFiles):
         super().__init__(root, file_size, writable=True, open_files=open_files)
         self._table = table
         self._units = table.unwritten
+        self.defers = False
+        """Whether units wait: once the store is open. Those that recovery builds are written at
+        once, since a kill meanwhile leaves them to a recovery that believes what queues have: it
+        looks no further back than the checkpoint says, which knows nothing of what is built
+        again."""
         self._new_files = 0
         """Queues that wait with the first unit of a file."""
         self.on_written: Callable[[str, int, bool], None] = lambda _topic, _id, _created: None
@@ -64,18 +69,20 @@ class LightQueueFiles(ConsumeQueueFiles):
         """Take units that follow the last of a light queue. False, and nothing is done: they are to
         be written. Raises DiskFullError, StoreError."""
         units, count = self._units, len(data) // UNIT_SIZE
-        row = self._table.row(topic, queue_id) if count <= MOST_OF_QUEUE else None
+        may_wait = self.defers and count <= MOST_OF_QUEUE
+        row = self._table.row(topic, queue_id) if may_wait else None
         if row is None:
             return False
         if units.count(row) + count > MOST_OF_QUEUE:
             self._write_out(row)
+        # What raises comes before anything is counted or put: the same units come again.
+        while not units.has_room(count):
+            self._drop_oldest()
         if not units.count(row) and _begins_file(queue_offset, self.file_size):
             if self._new_files >= MOST_NEW_FILES:
                 return False
             self._new_files += 1
         for number in range(count):
-            if units.is_full:
-                self._drop_oldest()
             at = number * UNIT_SIZE
             units.put(row, queue_offset + number, data[at : at + UNIT_SIZE])
         return True
@@ -85,24 +92,28 @@ class LightQueueFiles(ConsumeQueueFiles):
         row = self._waiting_row(topic, queue_id)
         return 0 if row is None else self._units.count(row) * UNIT_SIZE
 
-    def write_out(self, until: int, lock: threading.Lock) -> None:
-        """Write the units of the entries before `until` (UnwrittenUnits.end) to their files, under
-        the lock in short turns. Raises DiskFullError, StoreError."""
+    def write_out(self, until: int, lock: threading.Lock) -> bool:
+        """Write the units of some of the entries before `until` (UnwrittenUnits.end) to their
+        files, under the lock. False: that was all. Raises DiskFullError, StoreError."""
         units = self._units
-        while units.begin < until:
-            with lock:
-                for _ in range(_STEP):
-                    if units.begin < until:
-                        self._drop_oldest()
+        with lock:
+            for _ in range(_STEP):
+                if units.begin < until:
+                    self._drop_oldest()
+        return units.begin < until
 
     def take_over(self) -> None:
-        """Write what a predecessor of this process left, which was killed: readers have seen it."""
-        try:
-            for row in self._units.rows(self._table.row_count):
+        """Write what a predecessor of this process left, which was killed: readers have seen it.
+        Raises OSError."""
+        self.open()
+        for row in self._units.rows(self._table.row_count):
+            try:
                 self._write_out(row)
-        except StoreError as error:
-            # Queues that have less than was published are built from the log.
-            log.error("units of light queues are lost: %s", error)
+            except StoreError as error:
+                # A queue that has less than was published is built from the log, into memory: on
+                # a full disk the store could not be opened.
+                log.error("units of a light queue are lost: %s", error)
+                self.defers = True
         self.forget_unwritten()
 
     def forget_unwritten(self) -> None:
@@ -184,7 +195,9 @@ class LightQueueFiles(ConsumeQueueFiles):
             return data[position - begin : position - begin + size]
         in_file = super().read(topic, queue_id, position, min(size, begin - position))
         behind = position + size - begin
-        return in_file + data[:behind] if behind > 0 else in_file
+        # A file that somebody has deleted or cut has less.
+        is_joined = behind > 0 and position + len(in_file) == begin
+        return in_file + data[:behind] if is_joined else in_file
 
     def write(self, topic: str, queue_id: int, position: int, data: memoryview) -> bool:
         """See ConsumeQueueFiles."""
@@ -207,15 +220,20 @@ class LightQueueFiles(ConsumeQueueFiles):
         super().zero_from(topic, queue_id, position)
 
     def delete(self, topic: str, queue_id: int, start: int) -> None:
-        """See ConsumeQueueFiles. Units that belong into this file need not be written any more."""
+        """See ConsumeQueueFiles. Units that belong into this file need not be written any more:
+        there may be no room for them."""
         row = self._waiting_row(topic, queue_id)
         if row is not None:
             first, data = self._units.units_of(row)
             begin = first * UNIT_SIZE
-            if start <= begin and begin + len(data) <= start + self.file_size:
-                self._clear(row, first)
-            else:
+            behind = (begin + len(data) - start - self.file_size) // UNIT_SIZE
+            if begin < start:
                 self._write_out(row)
+            elif behind <= 0:
+                self._clear(row, first)
+            elif behind < len(data) // UNIT_SIZE:
+                self._units.keep_newest(row, behind)
+                self._new_files += not _begins_file(first, self.file_size)
         super().delete(topic, queue_id, start)
 
 

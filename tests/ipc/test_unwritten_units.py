@@ -38,7 +38,7 @@ class Memory:
         self.ends = [0] * ROWS
 
     def put(self, row: int) -> None:
-        while self.units.is_full:
+        while not self.units.has_room(1):
             self.drop_oldest()
         if self.units.count(row) == MOST_OF_QUEUE:
             self.write(row)
@@ -175,4 +175,6 @@ def test_kills_between_the_steps(seed: int) -> None:
             assert (each in after.rows(ROWS)) == (found is not None)
         after.drop_all(ROWS)
         assert after.rows(ROWS) == []
-        assert (after.begin, after.is_full) == (after.end, False)
+        assert after.begin == after.end
+        assert after.has_room(CAPACITY)
+        assert not after.has_room(CAPACITY + 1)

@@ -56,12 +56,13 @@ class Desk:
     def unwritten_units(self) -> tuple[int, int]:
         return self.units, self.written
 
-    def write_units(self, until: int) -> None:
+    def write_units(self, until: int) -> bool:
         if self.is_full:
             raise DiskFullError("full")
         if until > self.written:
             self.log.append(f"write {until}")
             self.written = until
+        return False
 
     def flush_queues(self, least_pages: int) -> int:
         if self.fails:

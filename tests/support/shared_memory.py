@@ -25,6 +25,10 @@ def close_page(page: ControlPage) -> None:
 
 def close_table(table: QueueTableReader | QueueTableWriter) -> None:
     """Unmap it."""
-    for view in (table._head, table._ring, table.rows, table._directory):
+    units = table.unwritten
+    for view in (
+        *(table._head, table._ring, table.rows, table._directory, table._unwritten),
+        *(units._words, units._heads, units._entries),
+    ):
         view.release()
     table._map.close()
