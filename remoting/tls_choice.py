@@ -93,9 +93,9 @@ def check_served(server: ssl.SSLContext, client: ssl.SSLContext, config: TlsConf
         except ssl.SSLError as error:
             raise ValueError(
                 f"tls.ciphers = {config.tls_ciphers}: a server cannot use any of them with its "
-                f"certificate ({error.reason}): suites of RSA need an RSA key, of ECDSA one with an elliptic curve, "
-                "and those that begin with DHE are for our own calls only; name one that fits, or "
-                "remove the key"
+                f"certificate ({error.reason}): suites of RSA need an RSA key, of ECDSA one with "
+                "an elliptic curve, and those that begin with DHE are for our own calls only; name "
+                "one that fits, or remove the key"
             ) from error
 
 
