@@ -91,13 +91,11 @@ def check_served(server: ssl.SSLContext, client: ssl.SSLContext, config: TlsConf
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLError as error:
-            if error.reason != "NO_SHARED_CIPHER":
-                return  # Others may speak with it.
             raise ValueError(
                 f"tls.ciphers = {config.tls_ciphers}: a server cannot use any of them with its "
-                "certificate: suites of RSA need an RSA key, of ECDSA one with an elliptic curve, "
-                "and those that begin with DHE are for our own calls only; name one that fits, or "
-                "remove the key"
+                f"certificate ({error.reason}): suites of RSA need an RSA key, of ECDSA one with "
+                "an elliptic curve, and those that begin with DHE are for our own calls only; name "
+                "one that fits, or remove the key"
             ) from error
 
 
