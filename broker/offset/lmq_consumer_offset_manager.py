@@ -3,7 +3,7 @@
 Threads as ConsumerOffsetManager. Kept in config/lmqConsumerOffset.json, which takes the place of
 consumerOffset.json:
 
-    {"knownTo":<position in the log>,
+    {"knownTo":<position in the log>,                        with lite topics only
      "lmqOffsetTable":{"<topic>@%LMQ%<group>":<offset>},
      "offsetTable":{"<topic>@<group>":{<queueId>:<offset>}}}
 
@@ -137,9 +137,12 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             self.known_to = lambda: known_to
 
     def file_snapshot(self) -> dict[str, Any]:
-        """With the position, which is taken before the table."""
-        known_to = self.known_to()
-        return self.snapshot() if known_to is None else {"knownTo": known_to, **self.snapshot()}
+        """With the position, which is taken before the table, if there are lite topics in it: other
+        light queues' files are RocketMQ's."""
+        known_to, tables = self.known_to(), self.snapshot()
+        if known_to is None or not any(_is_lite(key) for table in tables.values() for key in table):
+            return tables
+        return {"knownTo": known_to, **tables}
 
 
 def _is_lite(key: str) -> bool:
