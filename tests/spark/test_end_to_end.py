@@ -301,7 +301,9 @@ def test_a_notebook_recomputes_the_report(told: Told, monkeypatch: pytest.Monkey
     (row,) = found["availability"].collect()
     assert row.bad_s == pytest.approx(row.reported_bad_s, abs=0.001)
     assert row.bad_s > T_S
-    assert row.availability == pytest.approx(row.reported_availability, abs=1e-9)
+    # Bad or unknown time whose minute nobody knows takes good time from the day alone.
+    assert row.reported_availability <= row.availability + 1e-9
+    assert row.availability == pytest.approx(row.reported_availability, abs=0.02)
     (row,) = found["incidents"].collect()
     assert (row.incidents, row.longest_s) == (row.reported, row.reported_longest_s)
     assert row.incidents == 3
