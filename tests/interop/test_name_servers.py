@@ -128,6 +128,7 @@ def _lag_by_spark(pair: Client, topic: str, consumer: Consumer) -> None:
     assert all(row["last_consumed_at"] for row in lags(group) if row["broker_offset"])
     pair.driver.call("push.stop", name=consumer.name)
     pair.producer().send(topic, "sync", 40, first=1000)
+    wait_until(lambda: total(group) == (240, 40), "what was sent is in the queues")
     for of in (group, ""):
         assert total(of) == (240, 40)
         behind = [row for row in lags(of) if row["lag"]]
