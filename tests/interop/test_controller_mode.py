@@ -402,7 +402,9 @@ def _is_in_the_dumps(group: Group) -> None:
         assert [role["number"] for role in roles] == [*range(1, len(roles) + 1)]
         assert {role["id"] for role in roles} == {number}
         leads = [role["epoch"] for role in roles if role["role"] == "LEAD"]
-        assert leads == ([epoch - 2, epoch] if number == 1 else [epoch - 1])
+        expected = [epoch - 2, epoch] if number == 1 else [epoch - 1]
+        # A busy machine may have had elections before these.
+        assert leads[-len(expected) :] == expected
         is_leader = number == 1
         assert lines[-1]["role"] == ("SYNC_MASTER" if is_leader else "SLAVE")
         assert [row["id"] for row in lines[-1]["replicas"]] == [f"{group.name}:2"] * is_leader
