@@ -140,6 +140,8 @@ final class Scenarios {
         consumer.setConsumeThreadMax(2);
         consumer.setConsumeMessageBatchMaxSize(1);
         consumer.setSuspendCurrentQueueTimeMillis(100);
+        // Without it a stop writes its offsets while a listener's last word is still on its way to them.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         if (a.containsKey("max_reconsume")) consumer.setMaxReconsumeTimes(a.getIntValue("max_reconsume"));
         if (a.containsKey("sql")) consumer.subscribe(a.getString("topic"), MessageSelector.bySql(a.getString("sql")));
         else consumer.subscribe(a.getString("topic"), a.getString("expression"));
