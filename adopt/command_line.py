@@ -21,7 +21,7 @@ from typing import Final
 
 from adopt.adoption import Adoption, Comparison, name_aside, now_ms
 from adopt.copied_files import check_one_disk
-from adopt.plan import Plan, as_json, facts_lines, make_plan, plan_lines
+from adopt.plan import Plan, as_json, facts_lines, in_use, make_plan, plan_lines
 from adopt.progress import Bar
 from adopt.state import OURS, ROCKSDB, AdoptionState, load_state, new_state
 from adopt.store_survey import MOVED, ConfigPlace, Kind, StoreFacts, survey_store
@@ -30,10 +30,13 @@ from conf.installation import enter_program
 from store import dledger_import
 from store.dledger.unfinished_import import ADOPTION_NAME, refuse_unfinished
 from store.errors import StoreError
+from store.store_lock import is_locked
 
 DONE: Final = 0
 REFUSED: Final = 1
 DIFFERENT: Final = 3
+_NOT_WRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_OF_DLEDGER: Final = ("other", "majority_only", "again")
 
 
 def run() -> int:
@@ -48,13 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.quick and (options.in_place or options.to is not None):
         parser.error("--quick only looks: what --to and --in-place do needs the log")
+    if options.json and (options.in_place or options.to is not None or options.to_rocksdb):
+        parser.error("--json only looks: what was done is in adoption.json of the new store")
     try:
         with Bar(sys.stderr) as bar:
             return _run(options, bar)
-    except (StoreError, OSError) as error:
+    except StoreError as error:
         _say(str(error))
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _say(f"{options.to or options.directory}: free some; the same command goes on then")
+        return REFUSED
+    except OSError as error:
+        place = options.to or options.directory
+        _say(f"{error.filename or place}: {error.strerror or error}")
+        if error.errno == errno.ENOSPC:
+            _say(f"{place}: free some; the same command goes on then")
+        elif error.errno in _NOT_WRITABLE:
+            _say(f"{place}: a place is needed that this user may write to")
         return REFUSED
     except KeyboardInterrupt:
         _say("interrupted; the same command goes on where it was")
@@ -73,8 +84,12 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
     refuse_unfinished(root)
     if state is not None:
         _check_goes_on(options, state)
+    if target is not None and is_locked(root):  # before a long log is read
+        raise StoreError(in_use(root))
     place = ConfigPlace(state.config) if state is not None else options.config
     facts = survey_store(root, config=place, walk=not options.quick, progress=bar)
+    if facts.kind is not Kind.DLEDGER:
+        _refuse_dledger_options(options, facts)
     if options.to_rocksdb:
         return _go_back(facts, target, bar)
     names = (options.broker_name or "", options.cluster or "")
@@ -88,6 +103,16 @@ def _run(options: argparse.Namespace, bar: Bar) -> int:
         return _import_dledger(options)
     assert target is not None, "shown only, without one"
     return _adopt(facts, plan, target, names, bar)
+
+
+def _refuse_dledger_options(options: argparse.Namespace, facts: StoreFacts) -> None:
+    """Raises StoreError: they would be passed over without a word."""
+    given = [f"--{name.replace('_', '-')}" for name in _OF_DLEDGER if getattr(options, name)]
+    if given:
+        raise StoreError(
+            f"{' and '.join(given)}: of DLedger stores alone ({facts.root}: {facts.kind}): "
+            "leave it out, or name a node of the DLedger group"
+        )
 
 
 def _check_place(root: Path, target: Path) -> None:
@@ -216,6 +241,19 @@ def _members(text: str) -> int:
     return int(text)
 
 
+def _path(text: str) -> Path:
+    """Path("") is the current directory, which an unset variable of a shell does not mean."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty: is a variable of the shell unset?")
+    return Path(text)
+
+
+def _config(text: str) -> ConfigPlace:
+    if text not in list(ConfigPlace):
+        raise argparse.ArgumentTypeError(f"{text!a:.40}: one of {', '.join(ConfigPlace)}")
+    return ConfigPlace(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mqadopt",
@@ -224,9 +262,9 @@ def _parser() -> argparse.ArgumentParser:
         "are stopped.",
         epilog="docs/migrating.md has the whole way, from each kind of store, and back.",
     )
-    parser.add_argument("directory", type=Path, help="storePathRootDir of the stopped broker")
+    parser.add_argument("directory", type=_path, help="storePathRootDir of the stopped broker")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--to", type=Path, help="make a copy there; the directory stays as it is")
+    way.add_argument("--to", type=_path, help="make a copy there; the directory stays as it is")
     way.add_argument(
         "--in-place", action="store_true", help="change the directory; what is replaced is moved"
     )
@@ -239,7 +277,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="look without reading the log")
     parser.add_argument(
         "--config",
-        type=ConfigPlace,
+        type=_config,
         choices=list(ConfigPlace),
         help="which topics, groups and offsets count, where they are there more than once",
     )
@@ -250,7 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     group = parser.add_argument_group("of a DLedger group")
     group.add_argument(
-        "--other", type=Path, action="append", default=[], help="root of another node; once each"
+        "--other", type=_path, action="append", default=[], help="root of another node; once each"
     )
     group.add_argument("--members", type=_members, default=3, help="nodes of the group (3)")
     group.add_argument("--majority-only", action="store_true", help="only what a majority has")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from adopt.log_survey import HALF_TOPICS
@@ -51,7 +52,7 @@ def make_plan(facts: StoreFacts, broker_name: str, cluster: str, *, skip_damaged
     """broker_name, cluster: empty where they are not known; pops need them."""
     plan = Plan()
     if facts.locked:
-        plan.problems.append(in_use(facts))
+        plan.problems.append(in_use(facts.root))
     if facts.kind is Kind.DLEDGER:
         plan.in_place = False
         plan.steps.append(
@@ -71,10 +72,10 @@ def make_plan(facts: StoreFacts, broker_name: str, cluster: str, *, skip_damaged
     return plan
 
 
-def in_use(facts: StoreFacts) -> str:
+def in_use(root: Path) -> str:
     """Of a store whose broker runs."""
     return (
-        f"{facts.root}: a broker has it open; stop it (mqshutdown broker, Java's own for a Java "
+        f"{root}: a broker has it open; stop it (mqshutdown broker, Java's own for a Java "
         "broker) and wait until its process has ended, or name a copy"
     )
 
@@ -159,8 +160,6 @@ def _notes(facts: StoreFacts) -> Iterator[str]:
         )
     if facts.features.get("light queues"):
         yield "it has light queues: set enableLmq=true and enableMultiDispatch=true, as before"
-    if facts.is_ours:
-        yield "a broker of ours has opened it before"
 
 
 # -- for people, and for programs --------------------------------------------------------------

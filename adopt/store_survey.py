@@ -45,6 +45,8 @@ MOVED: Final = (*QUEUE_DATABASES, POP_DATABASE, SHARED_DATABASE, "config/*")
 _MAX_SMALL: Final = 16 << 20
 """Bytes of a file that is only looked at."""
 _AUTH: Final = ("users", "acls")
+_OURS: Final = ("clean.exit", "queues.exit", "delay_clock.json", "commitlog-scrub.json")
+"""Files that a broker of ours writes, the latter two while it runs, and no other."""
 _KNOWN_CONFIG: Final = (*V1_NAMES, V2_NAME, *_AUTH)
 _ROCKS_VERSION: Final = re.compile(rb"rocksdb_version=([0-9.]{1,20})")
 _TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
@@ -137,7 +139,8 @@ def survey_store(
 
 def _find_kind(root: Path) -> StoreFacts:
     if not root.is_dir():
-        raise StoreError(f"{root}: there is no such directory; name a broker's storePathRootDir")
+        what = "not a directory" if root.exists() else "there is no such directory"
+        raise StoreError(f"{root}: {what}; name a broker's storePathRootDir")
     is_dledger = any((path / "data").is_dir() for path in root.glob("dledger-*"))
     if not is_dledger and not list_store_files(root / "commitlog"):
         raise StoreError(
@@ -149,7 +152,7 @@ def _find_kind(root: Path) -> StoreFacts:
         kind=Kind.DLEDGER if is_dledger else _queue_kind(root),
         locked=is_locked(root),
         killed=(root / "abort").exists(),
-        is_ours=(root / "clean.exit").exists() or (root / "queues.exit").exists(),
+        is_ours=any((root / name).exists() for name in _OURS),
         config_places=_config_places(root / "config"),
         epochs=_read_epochs(root / "epochFileCheckpoint"),
         unknown_databases=_unknown_databases(root),
@@ -249,7 +252,7 @@ def _find_writer(facts: StoreFacts) -> str:
     topics = facts.tables.topics if facts.tables is not None else {}
     version = next(iter((facts.tables or ConfigTables()).versions.values()), {})
     if facts.is_ours:
-        return "this broker, last"
+        return "a broker of ours, now or before"
     if (facts.root / SHARED_DATABASE).is_dir() or HALF_TOPICS[1] in topics:
         text = "RocketMQ 5.4 or 5.5"
     elif ConfigPlace.V2 in facts.config_places or (facts.root / POP_DATABASE).is_dir():

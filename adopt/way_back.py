@@ -75,7 +75,7 @@ def problems_back(facts: StoreFacts) -> Iterator[str]:
     if (facts.root / QUEUES_NAME).exists():
         yield f"{facts.root / QUEUES_NAME}: start bin/mqbroker on it once, which takes that over"
     if facts.locked:
-        yield in_use(facts)
+        yield in_use(facts.root)
 
 
 def notes_back(facts: StoreFacts) -> Iterator[str]:

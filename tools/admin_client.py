@@ -158,6 +158,11 @@ class AdminClient:
         for address in self.name_servers.addresses:
             try:
                 return self.call(address, code, header, accept=accept)
+            except BrokerAnswerError as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    remark = f"{error.remark}; is it a name server? Brokers answer this"
+                    raise BrokerAnswerError(address, error.code, remark) from None
+                raise
             except RemotingError as error:
                 failures.append(str(error))
         reason = "; ".join(failures)

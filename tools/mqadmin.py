@@ -147,6 +147,8 @@ def main(arguments: Sequence[str], context: CommandContext | None = None) -> int
         )
     except click.UsageError as error:
         hint = f" (mqadmin help {name} lists its options)" if name else ""
+        if isinstance(error, click.NoSuchOption) and not name:
+            hint = " (options come after the command; mqadmin help lists the commands)"
         print_error(name, error.format_message() + hint)
         return EXIT_USAGE
     except click.Abort:

@@ -68,6 +68,14 @@ _REFUSALS: Final = ("AclException", "AuthenticationException", "AuthorizationExc
 """Brokers of 4.9 answer SYSTEM_ERROR with one of these in the remark, 5.x NO_PERMISSION."""
 
 
+_TLS_OPTIONS: Final = {
+    "tls.client.trustCertPath": "tlsTrustCertFile",
+    "tls.client.certPath": "tlsCertFile",
+    "tls.client.keyPath": "tlsKeyFile",
+    "tls.client.keyPassword": "tlsKeyPasswordFile",
+}
+"""RocketMQ's settings, by which errors name a file, and the options that give it here."""
+
 _Header = TypeVar("_Header", bound=CommandCustomHeader)
 
 
@@ -370,5 +378,8 @@ def _client_tls(files: TlsFiles) -> ClientTls:
     try:
         tls.prepare()
     except TlsSettingError as error:
-        raise OptionError(f"TLS: {' '.join(str(error).split())}") from None
+        text = " ".join(str(error).split())
+        for setting, option in _TLS_OPTIONS.items():
+            text = text.replace(setting, option)
+        raise OptionError(f"TLS: {text}") from None
     return tls

@@ -13,8 +13,15 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
 
+from spark.sources.errors import OptionError
 from spark.sources.options import Options
 
 MISSING: Final = (
@@ -46,6 +53,40 @@ class ConfiguredSource(DataSource):
         options = Options(self.options, self.DEFAULTS.values)
         options.check_names(self.KNOWN, self.name())
         return options
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Refused where a format has none."""
+        raise OptionError(f"format {self.name()} has no streams: read it with spark.read")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The same."""
+        raise OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """The same."""
+        raise OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
+
+
+def check_columns(schema: StructType, table: StructType) -> None:
+    """OptionError unless each field is a column of the table with its type, and is there once: a
+    schema of the user's own reads only those columns, which saves the others' work."""
+    seen: set[str] = set()
+    for each in schema.fields:
+        if each.name not in table.names:
+            raise OptionError(
+                f"the table has no column {each.name}: it has {', '.join(table.names)}"
+            )
+        known, said = table[each.name].dataType, each.dataType
+        if known != said:
+            raise OptionError(
+                f"column {each.name} is {known.simpleString()}, the schema says "
+                f"{said.simpleString()}"
+            )
+        if each.name in seen:
+            raise OptionError(f"column {each.name} is in the schema twice: name it once")
+        seen.add(each.name)
 
 
 class Shipped:

@@ -84,7 +84,11 @@ class Options:
                 )
             if name not in names:
                 nearest = nearest_names(name, names, 1)
-                meant = f"; the nearest is {names[nearest[0]]}" if nearest else ""
+                meant = (
+                    f"; the nearest is {names[nearest[0]]}"
+                    if nearest
+                    else f": it has {', '.join(sorted(names.values()))}"
+                )
                 raise OptionError(f"format {file_format} has no option {name}{meant}")
 
     def text(self, name: str, default: str | None = None) -> str | None:

@@ -116,7 +116,10 @@ class RowRules:
                     f"column {field.name} is {field.dataType.simpleString()}: cast it to {wanted}"
                     f"{' of strings' if {ArrayType, MapType} & set(kinds) else ''}"
                 )
-        names = set(schema.fieldNames())
+        names = schema.fieldNames()
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionError(f"column {name} is there {names.count(name)} times: select one")
         if "body" not in names:
             raise OptionError("no column body: it holds each message's bytes or text")
         if self.topic is None and "topic" not in names:

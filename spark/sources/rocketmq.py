@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from remoting.body.message_queue import MessageQueue
 from spark.sources.cluster import Cluster
-from spark.sources.data_source import ConfiguredSource, Shipped
+from spark.sources.data_source import ConfiguredSource, Shipped, check_columns
 from spark.sources.errors import OptionError
 from spark.sources.limits import Limits, find_limits
 from spark.sources.losses import LossRule
@@ -34,7 +34,7 @@ from spark.sources.positions import EARLIEST, LATEST, Position, offset_at, parse
 from spark.sources.pushed_filters import Pushed, push
 from spark.sources.queue_reader import ALL, RangeReader, ReadRules
 from spark.sources.ranges import Range, cut, range_of
-from spark.sources.rows import SCHEMA, BatchMaker, check_schema
+from spark.sources.rows import SCHEMA, BatchMaker
 from spark.sources.topic_kind import selects_tags
 from tools.message_puller import TOOLS_GROUP
 
@@ -67,9 +67,11 @@ class ReadPlan:
     @classmethod
     def of(cls, options: Options) -> ReadPlan:
         """OptionError."""
-        topics = options.names("topics", "topic")
+        topics = options.names("topics", "topic", "path")
         if not topics:
-            raise OptionError("no topic: give the option topic, or topics as a,b,c")
+            raise OptionError(
+                "no topic: give load(...) or the option topic one, or topics as a,b,c"
+            )
         group = options.text("group", TOOLS_GROUP) or TOOLS_GROUP
         return cls(
             connection=options.connection(),
@@ -89,6 +91,7 @@ class RocketmqSource(ConfiguredSource):
     KNOWN: ClassVar[tuple[str, ...]] = (
         *CONNECTION_OPTIONS,
         *READ_OPTIONS,
+        "path",  # load(...)'s argument, a topic, as save(...)'s is
         *("end", *STREAM_OPTIONS),
     )
 
@@ -152,7 +155,7 @@ class RangeTask(Shipped):
     """The part of a reader that tasks run. Picklable."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
-        check_schema(schema)
+        check_columns(schema, SCHEMA)
         self.plan = plan
         self.schema = schema
         self.pushed = Pushed({})

@@ -40,7 +40,7 @@ from spark.dumps.dump_files import all_lines, date_of
 from spark.dumps.dump_line import BadLineError, Line, shown_text
 from spark.dumps.dump_text import DEFAULT_MOST_MB, Bounds, LeftOutError
 from spark.reported_day import midnight_ms
-from spark.sources.data_source import ConfiguredSource, Shipped
+from spark.sources.data_source import ConfiguredSource, Shipped, check_columns
 from spark.sources.dump_schema import BAD_LINES_SCHEMA, LINES_SCHEMA, values_of
 from spark.sources.errors import OptionError, SourceError
 from spark.vocabulary import LEFT_OUT
@@ -90,13 +90,7 @@ class RocketmqDumpsSource(ConfiguredSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A schema of the user's own has some of the columns. OptionError."""
         options = self._options()
-        known = {field.name: field.dataType for field in _SCHEMAS[options.table]}
-        for field in schema.fields:
-            if known.get(field.name) != field.dataType:
-                raise OptionError(
-                    f"the table {options.table} has no column {field.name} "
-                    f"{field.dataType.simpleString()}: it has {', '.join(known)}"
-                )
+        check_columns(schema, _SCHEMAS[options.table])
         kind = PushingDumpReader if self.DEFAULTS.pushes_filters else DumpReader
         return kind(options, schema)
 

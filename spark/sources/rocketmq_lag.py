@@ -29,8 +29,7 @@ from pyspark.sql.types import (
 )
 
 from spark.sources.cluster import Cluster
-from spark.sources.data_source import ConfiguredSource, Shipped
-from spark.sources.errors import OptionError
+from spark.sources.data_source import ConfiguredSource, Shipped, check_columns
 from spark.sources.group_lag import (
     RETRY_PREFIX,
     BrokerName,
@@ -111,13 +110,7 @@ class RocketmqLagSource(ConfiguredSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises OptionError."""
         options = self.checked_options()
-        for each in schema.fields:
-            known = COLUMNS.get(each.name)
-            if known is None or known.type != each.dataType:
-                has = ", ".join(
-                    f"{name} {one.type.simpleString()}" for name, one in COLUMNS.items()
-                )
-                raise OptionError(f"column {each.name} is not one of the table: it has {has}")
+        check_columns(schema, SCHEMA)
         names = {each.name for each in schema.fields}
         wanted = Wanted(
             options.names("groups"),

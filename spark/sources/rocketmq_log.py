@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from spark.sources.data_source import ConfiguredSource, Shipped
+from spark.sources.data_source import ConfiguredSource, Shipped, check_columns
 from spark.sources.errors import OptionError, SourceError
 from spark.sources.log_files import plan_log
 from spark.sources.log_filter import LogFilter, read_filters
@@ -28,7 +28,7 @@ from spark.sources.log_rows import DAMAGE_SCHEMA, DamageRow, LogRows, damage_row
 from spark.sources.log_scan import LONGEST_RECORD, Damage, LogFile, LogFileScan
 from spark.sources.log_window import WINDOW, FileWindow
 from spark.sources.rocketmq import BATCH_BYTES, MOST_BATCH_BYTES
-from spark.sources.rows import SCHEMA, check_schema
+from spark.sources.rows import SCHEMA
 
 MESSAGES: Final = "messages"
 DAMAGE: Final = "damage"
@@ -73,7 +73,7 @@ class RocketmqLogSource(ConfiguredSource):
             if schema != DAMAGE_SCHEMA:
                 raise OptionError("the table of damage has its own schema: give none")
             return DamageReader(self._read_options())
-        check_schema(schema)
+        check_columns(schema, SCHEMA)
         kind = PushingReader if self.DEFAULTS.pushes_filters else MessagesReader
         return kind(self._read_options(), schema)
 

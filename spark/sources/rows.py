@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from spark.sources.bodies import read_body
-from spark.sources.errors import DamagedMessageError, OptionError
+from spark.sources.errors import DamagedMessageError
 from store.batch_codec import count_batch, iterate_batch
 from store.errors import MessageIllegalError, StoreError
 from store.inner_batch import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG, inner_num
@@ -234,20 +234,6 @@ COLUMNS: Final[dict[str, Column]] = {
 }
 """In the order of the table. docs/spark_sources.md says what each holds."""
 SCHEMA: Final = StructType([StructField(name, each.type) for name, each in COLUMNS.items()])
-
-
-def check_schema(schema: StructType) -> None:
-    """OptionError unless each field is a column of this format with its type: a schema of the
-    user's own reads only those columns, which saves the others' work."""
-    for each in schema.fields:
-        known = COLUMNS.get(each.name)
-        if known is None:
-            raise OptionError(f"the table has no column {each.name}: it has {', '.join(COLUMNS)}")
-        if known.type != each.dataType:
-            raise OptionError(
-                f"column {each.name} is {known.type.simpleString()}, the schema says "
-                f"{each.dataType.simpleString()}"
-            )
 
 
 class BatchMaker:

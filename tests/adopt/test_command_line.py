@@ -17,6 +17,7 @@ import pytest
 from adopt import command_line
 from adopt.command_line import DONE, REFUSED, main
 from adopt.log_survey import survey_log
+from store.store_lock import StoreLock
 from tests.adopt.golden_stores import GOLDEN, copied, snapshot, unpack_all
 from tests.support.archives import unpack
 
@@ -58,13 +59,70 @@ def test_quick_looks_without_the_log(golden: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "words", [["--in-place", "--to", "x"], ["--config", "v3"], ["--members", "0"], []]
+    ("words", "said"),
+    [
+        (["--in-place", "--to", "x"], "not allowed with argument --in-place"),
+        (["--config", "v3"], "'v3': one of json, v1, v2"),
+        (["--members", "0"], "expected 1 to 1000"),
+        (["--to", ""], "the name is empty"),
+        (["--to", "x", "--json"], "--json only looks: what was done is in adoption.json"),
+        ([], "required: directory"),
+    ],
 )
-def test_wrong_words(golden: Path, words: list[str]) -> None:
+def test_wrong_words(
+    golden: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
     place = [] if not words else [str(golden / "clean")]
     with pytest.raises(SystemExit) as caught:
         main([*place, *words])
     assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_options_of_dledger_are_refused_elsewhere(
+    golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were passed over without a word."""
+    assert main([str(golden / "clean"), "--other", str(golden / "dl0"), "--again"]) == REFUSED
+    assert "--other and --again: of DLedger stores alone" in capsys.readouterr().out
+
+
+def test_a_store_in_use_is_refused_before_its_log_is_read(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = copied(golden / "clean", tmp_path / "own")
+    monkeypatch.setattr(command_line, "survey_store", None)
+    for words in (["--in-place"], ["--to", str(tmp_path / "new")]):
+        with StoreLock(place):
+            assert main([str(place), *words]) == REFUSED
+        assert "own: a broker has it open; stop it" in capsys.readouterr().out
+
+
+def test_a_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main([str(tmp_path / "file")]) == REFUSED
+    assert "file: not a directory; name a broker's" in capsys.readouterr().out
+    assert main([str(tmp_path / "none")]) == REFUSED
+    assert "none: there is no such directory" in capsys.readouterr().out
+
+
+def test_a_place_where_nothing_may_be_written(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def read_only(_: Path, path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/the/file")
+
+    monkeypatch.setattr("adopt.copied_files._copy", read_only)
+    assert main([str(golden / "clean"), "--to", str(tmp_path / "new")]) == REFUSED
+    said = capsys.readouterr().out
+    assert "/the/file: Read-only file system\n" in said
+    assert "new: a place is needed that this user may write to" in said
 
 
 @pytest.mark.parametrize("way", ["same", "link", "dots"])

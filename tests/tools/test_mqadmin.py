@@ -194,7 +194,19 @@ def test_a_body_that_is_no_json_is_an_error(mqadmin: Bench, cluster: FakeCluster
     assert "ClusterInfo" in outcome.err
 
 
+def test_options_come_after_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json", "topicList"]) == 2
+    assert "'--json'. (options come after the command; mqadmin help" in capsys.readouterr().err
+
+
 class TestNameServers:
+    def test_a_broker_that_is_named_as_one(self, mqadmin: Bench, cluster: FakeCluster) -> None:
+        remark = "request type 206 not supported"
+        cluster.always(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 3, remark)
+        outcome = mqadmin.run("topicList")
+        assert outcome.code == 1
+        assert f"(3): {remark}; is it a name server? Brokers answer this" in outcome.err
+
     def test_the_next_one_is_asked(self, mqadmin: Bench, cluster: FakeCluster) -> None:
         servers = f"{CLOSED};{cluster.address}"
         assert mqadmin.run("topicList", servers=servers).code == 0

@@ -88,7 +88,7 @@ def _attributes(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
         if len(name) < 2 or name[0] not in "+-" or (name[0] == "+") != ("=" in part):
-            raise click.UsageError("--attributes needs +name=value,-name")
+            raise click.UsageError(f"--attributes needs +name=value,-name: {part!r:.80}")
         if name in found:
             raise click.UsageError(f"--attributes names {name} twice")
         found[name] = value.strip()

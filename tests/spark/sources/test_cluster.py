@@ -198,7 +198,7 @@ class TestFailover:
 
 class TestTls:
     def test_files_that_are_not_there(self) -> None:
-        with pytest.raises(OptionError, match=r"TLS: .*none\.pem"):
+        with pytest.raises(OptionError, match=r"TLS: tlsTrustCertFile = .*none\.pem"):
             Cluster(Connection((DEAD,), tls=TlsFiles(trust_cert="/none.pem")))
 
 

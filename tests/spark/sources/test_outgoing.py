@@ -119,6 +119,13 @@ def test_columns_that_cannot_be_written(
         checked(columns, rules)
 
 
+def test_a_column_that_is_there_twice() -> None:
+    """One of them was left out without a word."""
+    body = StructField("body", BinaryType())
+    with pytest.raises(OptionError, match="column body is there 2 times: select one"):
+        RULES.check(StructType([body, StructField("keys", StringType()), body]))
+
+
 def test_columns_that_can() -> None:
     checked({"body": StringType(), "keys": ArrayType(StringType()), "flag": LongType()})
     checked(BODY | {"topic": StringType()}, RowRules(None, None))

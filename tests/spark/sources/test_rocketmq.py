@@ -14,6 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark.sources.registration import register
+from spark.sources.rocketmq import BatchReader, RocketmqSource
+from spark.sources.rows import SCHEMA
 from tests.support.our_broker import FrameClient, OurBroker
 
 SECRET = "open sesame"
@@ -166,6 +168,7 @@ def test_secrets_are_in_no_plan(
         ({"topic": "Order"}, "topic Order does not exist; the nearest is Orders"),
         ({"nameServers": "127.0.0.1:1"}, "no name server reachable: 127.0.0.1:1"),
         ({"nameServers": ""}, "no name server: give the option nameServers"),
+        ({"path": "T"}, "options topic and path: give one of them"),
         ({"topik": "T"}, "format rocketmq has no option topik; the nearest is topic"),
         ({"start": "early"}, "option start: 'early' is none of"),
         ({"start": "group:none"}, "group none has no progress in Orders"),
@@ -178,6 +181,13 @@ def test_errors(table: DataFrameReader, options: dict[str, str], said: str) -> N
         table.options(**options).load().collect()
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def test_the_argument_of_load_is_the_topic() -> None:
+    """Spark hands it over as the option path, as save's."""
+    reader = RocketmqSource({"nameServers": "n:1", "path": TOPIC}).reader(SCHEMA)
+    assert isinstance(reader, BatchReader)
+    assert reader.plan.topics == (TOPIC,)
 
 
 class TestStream:

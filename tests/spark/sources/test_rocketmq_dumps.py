@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.types import StructType
@@ -206,7 +207,7 @@ def planned(source: RocketmqDumpsSource) -> Any:
         ({"path": "/nowhere"}, "/nowhere: no directory"),
         ({"path": "s3a://x"}, "s3a:// are not"),
         ({"path": "x", "table": "good"}, "neither lines nor bad_lines"),
-        ({"path": "x", "day": "1"}, "no option day"),
+        ({"path": "x", "day": "1"}, "no option day: it has maxDumpFileMb, path, paths, table"),
     ],
 )
 def test_wrong_options(options: dict[str, str], text: str) -> None:
@@ -217,8 +218,21 @@ def test_wrong_options(options: dict[str, str], text: str) -> None:
 def test_a_schema_of_ones_own() -> None:
     source = RocketmqDumpsSource({"path": "x"})
     source.reader(StructType([LINES_SCHEMA["seq"]]))
-    with pytest.raises(OptionError, match="has no column reason string"):
+    with pytest.raises(OptionError, match="has no column reason: it has "):
         source.reader(StructType([BAD_LINES_SCHEMA["reason"]]))
+
+
+def test_what_is_only_read(spark: SparkSession, tmp_path: Path) -> None:
+    """PySpark said "writer is not implemented"."""
+    register(spark)
+    for name in ("rocketmq_dumps", "rocketmq_log", "rocketmq_lag"):
+        frame = spark.range(1).write.format(name).mode("append")
+        with pytest.raises(PySparkException, match=f"format {name} is only read: format rocketmq"):
+            frame.save(str(tmp_path))
+    with pytest.raises(OptionError, match="rocketmq_dumps has no streams"):
+        RocketmqDumpsSource({"path": "x"}).streamReader(LINES_SCHEMA)
+    with pytest.raises(OptionError, match="rocketmq_dumps is only read"):
+        RocketmqDumpsSource({"path": "x"}).streamWriter(LINES_SCHEMA, False)
 
 
 def test_in_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -243,5 +243,5 @@ def test_wrong_options(lags: DataFrameReader, option: str, value: str, words: st
 
 
 def test_a_wrong_column(lags: DataFrameReader) -> None:
-    with pytest.raises(PySparkException, match="column lags is not one of the table: it has clus"):
+    with pytest.raises(PySparkException, match="the table has no column lags: it has cluster"):
         lags.schema("lags long").load().collect()

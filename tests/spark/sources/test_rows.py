@@ -11,13 +11,13 @@ import zstandard
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark.sources.bodies import read_body
+from spark.sources.data_source import check_columns
 from spark.sources.errors import OptionError, SourceError
 from spark.sources.rows import (
     COLUMNS,
     SCHEMA,
     BatchMaker,
     StoredMessage,
-    check_schema,
     host_text,
     messages_of,
     split_records,
@@ -232,10 +232,12 @@ class TestBatches:
 
 
 def test_schemas_of_users() -> None:
-    check_schema(SCHEMA)
-    check_schema(StructType([SCHEMA["body"]]))
+    check_columns(SCHEMA, SCHEMA)
+    check_columns(StructType([SCHEMA["body"]]), SCHEMA)
     with pytest.raises(OptionError, match="no column boddy: it has topic, "):
-        check_schema(StructType([StructField("boddy", StringType())]))
+        check_columns(StructType([StructField("boddy", StringType())]), SCHEMA)
     with pytest.raises(OptionError, match="column queue_id is int, the schema says bigint"):
-        check_schema(StructType([StructField("queue_id", LongType())]))
+        check_columns(StructType([StructField("queue_id", LongType())]), SCHEMA)
+    with pytest.raises(OptionError, match="column queue_id is in the schema twice"):
+        check_columns(StructType([SCHEMA["queue_id"], SCHEMA["queue_id"]]), SCHEMA)
     assert list(COLUMNS) == SCHEMA.fieldNames()
