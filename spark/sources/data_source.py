@@ -10,15 +10,17 @@ Tested by tests/spark/sources/test_registration.py.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    InputPartition,
 )
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from spark.sources.errors import OptionError
@@ -56,7 +58,7 @@ class ConfiguredSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Refused where a format has none."""
-        raise OptionError(f"format {self.name()} has no streams: read it with spark.read")
+        return RefusedStream(f"format {self.name()} has no streams: read it with spark.read")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The same."""
@@ -67,6 +69,37 @@ class ConfiguredSource(DataSource):
     ) -> DataSourceStreamWriter:
         """The same."""
         raise OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be, which says why at the first thing that it is asked: PySpark hides an
+    error that streamReader itself raises behind one of its own (UnboundLocalError)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def _refuse(self) -> NoReturn:
+        raise OptionError(self.reason)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Raises OptionError, as all others."""
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The same."""
+        self._refuse()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The same."""
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The same."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The same."""
+        self._refuse()
 
 
 def check_columns(schema: StructType, table: StructType) -> None:

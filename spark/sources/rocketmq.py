@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from remoting.body.message_queue import MessageQueue
 from spark.sources.cluster import Cluster
-from spark.sources.data_source import ConfiguredSource, Shipped, check_columns
+from spark.sources.data_source import ConfiguredSource, RefusedStream, Shipped, check_columns
 from spark.sources.errors import OptionError
 from spark.sources.limits import Limits, find_limits
 from spark.sources.losses import LossRule
@@ -102,7 +102,13 @@ class RocketmqSource(ConfiguredSource):
 
     def schema(self) -> StructType:
         """All columns. Wrong options are told here, when the DataFrame is made."""
-        ReadPlan.of(self.checked_options())
+        from spark.sources.stream import StreamRules
+
+        options = self.checked_options()
+        ReadPlan.of(options)
+        StreamRules.of(options)
+        for name in ("start", "end"):
+            parse_position(options.text(name) or LATEST, name)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -118,6 +124,12 @@ class RocketmqSource(ConfiguredSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A stream."""
+        try:
+            return self._stream_reader(schema)
+        except OptionError as error:
+            return RefusedStream(str(error))
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         from spark.sources.stream import StreamReader, StreamRules
 
         options = self.checked_options()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from spark.sources.errors import OptionError
 from spark.sources.registration import register
 from spark.sources.rocketmq import BatchReader, RocketmqSource
 from spark.sources.rows import SCHEMA
@@ -188,6 +189,37 @@ def test_the_argument_of_load_is_the_topic() -> None:
     reader = RocketmqSource({"nameServers": "n:1", "path": TOPIC}).reader(SCHEMA)
     assert isinstance(reader, BatchReader)
     assert reader.plan.topics == (TOPIC,)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"maxMessagesPerTrigger": "0"}, "option maxMessagesPerTrigger: '0' is no number from 1"),
+        ({"start": "early"}, "option start: 'early' is none of"),
+        ({"end": "late"}, "option end: 'late' is none of"),
+    ],
+)
+def test_load_checks_the_options_of_streams(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        RocketmqSource({"nameServers": "n:1", "topic": TOPIC, **options}).schema()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda reader: reader.getDefaultReadLimit(),
+        lambda reader: reader.prepareForTriggerAvailableNow(),
+        lambda reader: reader.initialOffset(),
+        lambda reader: reader.latestOffset({}, None),
+        lambda reader: reader.read(None),
+    ],
+)
+def test_a_refused_stream_says_why_when_it_is_asked(ask: Callable[[Any], object]) -> None:
+    """What streamReader raised was hidden: "cannot access local variable 'reader'"."""
+    options = {"nameServers": "n:1", "topic": TOPIC, "end": "latest"}
+    refused = RocketmqSource(options).streamReader(SCHEMA)
+    with pytest.raises(OptionError, match=r"option end: .*AvailableNow stops by itself"):
+        ask(refused)
 
 
 class TestStream:

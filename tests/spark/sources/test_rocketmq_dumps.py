@@ -230,7 +230,7 @@ def test_what_is_only_read(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(PySparkException, match=f"format {name} is only read: format rocketmq"):
             frame.save(str(tmp_path))
     with pytest.raises(OptionError, match="rocketmq_dumps has no streams"):
-        RocketmqDumpsSource({"path": "x"}).streamReader(LINES_SCHEMA)
+        RocketmqDumpsSource({"path": "x"}).streamReader(LINES_SCHEMA).initialOffset()
     with pytest.raises(OptionError, match="rocketmq_dumps is only read"):
         RocketmqDumpsSource({"path": "x"}).streamWriter(LINES_SCHEMA, False)
 
