@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from spark.sources.cluster import Cluster
 from spark.sources.data_source import Shipped
-from spark.sources.errors import OptionError, SourceError
+from spark.sources.errors import NoTopicError, OptionError, SourceError
 from spark.sources.options import CONNECTION_OPTIONS, Connection, Options
 from spark.sources.outgoing import ROW_ID, RowRules, row_id
 from spark.sources.queue_sender import MOST_SEND_BYTES, SEND_BYTES, QueueSender, SendRules
@@ -44,6 +44,7 @@ _OF_SPARK: Final = ("path", "checkpointLocation", "queryName")
 """Spark hands them over, too. The path, save(...)'s argument, is the topic."""
 GROUP: Final = "SPARK_WRITER"
 _LONGEST_ID: Final = 200
+_NO_TOPIC: Final = "; a write makes no topic: mqadmin updateTopic does"
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 """What Spark tells tasks of a stream."""
@@ -123,7 +124,8 @@ class _Writer(Shipped):
                 sender.flush()
             except SourceError as error:
                 stored = f"{sender.sent} rows of this try are stored, and stay"
-                raise type(error)(f"task {partition}: {error}; {stored}") from None
+                way_out = _NO_TOPIC if isinstance(error, NoTopicError) else ""
+                raise type(error)(f"task {partition}: {error}{way_out}; {stored}") from None
         return Stored(sender.sent, sender.degraded)
 
     def told_commit(self, messages: Sequence[Any], what: str) -> None:
