@@ -105,7 +105,8 @@ class QueueSender:
             return
         pending = self._pending.setdefault(key, _Pending())
         item = encode_item(row.flag, row.body, raw)
-        if pending.size + len(item) > self._send_bytes or len(pending.rows) >= MOST_MESSAGES:
+        is_full = pending.size + len(item) > self._send_bytes or len(pending.rows) >= MOST_MESSAGES
+        if pending.rows and is_full:
             self._send_pending(key)
             pending = self._pending.setdefault(key, _Pending())
         pending.rows.append(row)

@@ -106,6 +106,18 @@ def test_batches_are_bounded(client: Cluster, sends: Sends) -> None:
     assert sends.requests > 10
 
 
+def test_a_row_that_is_longer_than_a_batch_goes_alone(client: Cluster, sends: Sends) -> None:
+    """A body of more than sendBytes (256 KiB) ended the task with an IndexError where no other row
+    was waiting."""
+    with_long = sender(client, send_bytes=1000)
+    for number in range(3):
+        with_long.put(row(number, body=b"%d" % number * 1001))
+    with_long.put(row(3))
+    with_long.flush()
+    assert [body[:1] for _, body, _ in sends.stored] == [b"0", b"1", b"2", b"x"]
+    assert (sends.requests, with_long.sent) == (4, 4)
+
+
 def test_queues_in_turn_without_a_shard(client: Cluster, sends: Sends) -> None:
     made = sender(client, send_bytes=300)
     for number in range(40):
