@@ -19,9 +19,11 @@ from conf.compiled_modules import GROUP
 from tools.compiled_module_list import COMPILED_MODULES
 from tools.mqcompile import BUILT
 
-_FLAGS: Final = ("-fno-semantic-interposition",)
-"""Functions of the library call one another directly, and may be inlined: nobody replaces them by
-others of the same name when it is loaded (docs/compiled_modules.md)."""
+FLAGS: Final = ("-fno-semantic-interposition", "-Wno-misleading-indentation")
+"""The first: functions of the library call one another directly, and may be inlined; nobody
+replaces them by others of the same name when it is loaded (docs/compiled_modules.md). The second is
+a warning of -Wall, which Python's own options have: mypyc indents to hundreds of columns, and GCC
+looked at all of them for 40 seconds."""
 _SETTINGS: Final = """[mypy]
 explicit_package_bases = True
 follow_imports = silent
@@ -46,7 +48,7 @@ def main(level: str) -> None:
         # What another C compiler warns of is no reason not to compile.
         flags = extension.extra_compile_args
         kept = [flag for flag in flags if flag != "-Werror"]
-        extension.extra_compile_args = [*kept, *_FLAGS]
+        extension.extra_compile_args = [*kept, *FLAGS]
     command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = BUILT, "objects"
     command.parallel = len(os.sched_getaffinity(0))

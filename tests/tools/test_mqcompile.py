@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.support.our_broker import OurBroker
 from tools import mqcompile
 from tools.compiled_module_list import COMPILED_MODULES
 from tools.mqcompile import CompileError, check_tools, compile_modules, main
+from tools.mypyc_build import FLAGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +98,20 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(mqcompile.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(CompileError, match=r"has no mypyc and no setuptools: pip install"):
         check_tools()
+
+
+def test_gcc_does_not_look_at_how_c_is_indented() -> None:
+    """It takes longer than all else that GCC does with what mypyc writes; GCC itself is asked."""
+    usual = sysconfig.get_config_var("CFLAGS").split()
+    command = ["gcc", *usual, "-Wall", *FLAGS, "-Q", "--help=warnings"]
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    states = {
+        fields[0]: fields[-1] for line in told.splitlines() if len(fields := line.split()) > 1
+    }
+    assert states["-Wparentheses"] == "[enabled]"
+    assert states["-Wmisleading-indentation"] == "[disabled]"
 
 
 def fake_home(home: Path) -> Path:
