@@ -56,6 +56,8 @@ _FINAL: Final = frozenset(
 """Another try would be answered the same."""
 _FORBIDDEN: Final = "forbidden"
 """In a NO_PERMISSION that is of a broker that takes no messages now, not of an account."""
+_OF_SYSTEM: Final = "Sending message to topic["
+"""How brokers begin to refuse a system topic, which is for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class QueueSender:
 
     def _is_final(self, error: BrokerAnswerError) -> bool:
         if error.code == ResponseCode.NO_PERMISSION and _FORBIDDEN in error.remark.lower():
-            return False
+            return error.remark.startswith(_OF_SYSTEM)
         is_right = isinstance(refusal(error, "", self._cluster.connection), NoRightError)
         return error.code in _FINAL or is_right
 
@@ -212,6 +214,8 @@ class QueueSender:
         items: Sequence[bytes],
     ) -> None:
         """One of a batch may be at fault, or the batch is too long: each is sent alone."""
+        if error.remark.startswith(_OF_SYSTEM):
+            raise RowError(f"{_named(rows)}: {error} Only brokers write to it") from None
         told = refusal(error, _named(rows), self._cluster.connection)
         if isinstance(told, NoRightError) or len(rows) == 1:
             raise told if isinstance(told, NoRightError) else RowError(str(told)) from None

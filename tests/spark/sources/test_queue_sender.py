@@ -187,6 +187,15 @@ def test_no_right_is_told_at_once(client: Cluster, sends: Sends) -> None:
     assert sends.requests == 1
 
 
+def test_a_system_topic_is_told_at_once(client: Cluster, sends: Sends) -> None:
+    sends.refuse = lambda request: (16, "Sending message to topic[T] is forbidden.")
+    made = sender(client)
+    made.put(row(0))
+    with pytest.raises(RowError, match=r"row 0 .*topic\[T\] is forbidden\. Only brokers write"):
+        made.flush()
+    assert sends.requests == 1
+
+
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, 16])
 def test_a_broker_that_is_busy_is_asked_again(client: Cluster, sends: Sends, code: int) -> None:
     sends.refuse = lambda request: (code, "sending is forbidden") if sends.requests < 2 else None
