@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
-Crc32 = Callable[[bytes | bytearray | memoryview], int]
+
+class Crc32(Protocol):
+    """The CRC of bytes that follow others, whose CRC is `value`."""
+
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
+
 
 LONG: Final = 256
 """Bytes of a long body."""

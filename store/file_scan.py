@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from store.believed_time import WITNESSES, BelievedTime
+from store.body_crcs import BodyCrcs
 from store.disk_reader import READ_STEP, DiskReader
 from store.log_digests import CHUNK_SIZE, new_digest
 from store.log_fences import LogFences
@@ -25,7 +26,6 @@ from store.message_codec import (
 )
 from store.record_search import find_in_view
 from store.record_walk import announced_size
-from store.search_budget import SearchBudget
 
 _LONGEST_HEAD: Final = 112
 
@@ -78,7 +78,9 @@ class FileScan:
         self._marked: set[int] = set()
         """Chunks with damage."""
         self._believed = BelievedTime(now_ms)
-        self._budget = SearchBudget(file_start)
+        self._disk_crcs = BodyCrcs()
+        """Of what the disk returns; the search's are of what is mapped."""
+        self._search_crcs = BodyCrcs()
 
     def run(self) -> ScannedFile:
         """Raises OSError, and what the reader's on_read raises."""
@@ -117,12 +119,15 @@ class FileScan:
         view, base = self._reader.window(at, 0)
         end = min(self._reader.loaded_end, self._fences.next_start(self._start + at) - self._start)
         limit, start = self._size - base, self._start + base
+        crc_of = self._disk_crcs.crc
         last: deque[int] = deque(maxlen=WITNESSES)
         position, end = at - base, end - base
         while position + BLANK_SIZE <= end:
             if not 0 < int.from_bytes(view[position : position + 4], "big") <= end - position:
                 break
-            found = check_record(view, position, limit, start + position, check_crc=True)
+            found = check_record(
+                view, position, limit, start + position, check_crc=True, crc_of=crc_of
+            )
             if found.kind is not RecordKind.MESSAGE:
                 break
             last.append(position)
@@ -141,7 +146,14 @@ class FileScan:
         if at + needed > reader.loaded_end:
             self._hash_until(at)
             view, base = reader.window(at, needed)
-        found = check_record(view, at - base, size - base, self._start + at, check_crc=True)
+        found = check_record(
+            view,
+            at - base,
+            size - base,
+            self._start + at,
+            check_crc=True,
+            crc_of=self._disk_crcs.crc,
+        )
         if found.kind is RecordKind.MESSAGE:
             self._believed.note(view, (at - base,))
         return found
@@ -155,7 +167,7 @@ class FileScan:
             self._size,
             self._start,
             not_before=self._believed.ms,
-            budget=self._budget,
+            crcs=self._search_crcs,
         )
         end = self._size if end < 0 else end
         end = min(end, self._fences.next_start(self._start + at) - self._start)

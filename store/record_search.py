@@ -6,7 +6,7 @@ are no record practically never are all that. One of an older use of the file (a
 what it cuts off) may be: it is older than what lies before it (BelievedTime), and does not count.
 The search looks for the magic with bytes.find, not byte by byte, and steps over what the file
 system knows to be empty. What it reads is linear in the bytes that it passes, whatever they are
-(search_budget.py). `guess_queue` reads what a damaged record still says. It changes nothing.
+(body_crcs.py). `guess_queue` reads what a damaged record still says. It changes nothing.
 
 Tested by tests/store/test_record_search.py and tests/store/test_recovery.py.
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from store.body_crcs import BodyCrcs
 from store.commit_log_reader import CommitLogReader
 from store.inner_batch import INNER_BATCH_FLAG
 from store.mapped_file import data_ranges
@@ -38,7 +39,6 @@ from store.message_codec import (
     read_store_timestamp,
     record_head,
 )
-from store.search_budget import SearchBudget
 
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _COMMON: Final = _MAGICS[0][:3]
@@ -138,16 +138,16 @@ def find_in_view(
     *,
     not_before: int = 0,
     beat: Callable[[], None] = lambda: None,
-    budget: SearchBudget | None = None,
+    crcs: BodyCrcs | None = None,
 ) -> int:
     """Position of the first whole record that starts in [position, end) of a file's view; -1
     without one.
 
     limit: where in `view` a record must have ended. file_start: the log position of view[0].
-    not_before: ms (BelievedTime); a record that was stored before does not count. budget: of the
-    scan, in positions of the log; None: of this search alone.
+    not_before: ms (BelievedTime); a record that was stored before does not count. crcs: of the
+    scan; None: of this search alone.
     """
-    budget = budget or SearchBudget(file_start + position)
+    crcs = crcs or BodyCrcs()
     for at in range(position, end, _STEP):
         size = min(_STEP, end - at)
         # A bit longer than the step, so that no magic is cut in two.
@@ -155,7 +155,7 @@ def find_in_view(
         found = -1 if _ZEROS.startswith(step) else step.find(_COMMON)
         while 0 <= found < size:
             is_magic = step[found : found + 4] in _MAGICS
-            if is_magic and _is_whole(view, at + found, limit, file_start, not_before, budget):
+            if is_magic and _is_whole(view, at + found, limit, file_start, not_before, crcs):
                 return at + found
             found = step.find(_COMMON, found + 1)
         beat()
@@ -168,19 +168,15 @@ def _is_whole(
     limit: int,
     file_start: int,
     not_before: int,
-    budget: SearchBudget,
+    crcs: BodyCrcs,
 ) -> bool:
     if position + _LEAST_HEAD > limit:
         return False
     phy_offset = file_start + position
     if _INT64.unpack_from(view, position + PHY_OFFSET_AT)[0] != phy_offset:
         return False
-    looks = check_record(view, position, limit, phy_offset, check_crc=False)
-    if looks.kind is not RecordKind.MESSAGE or not budget.allows(phy_offset, looks.size):
-        return False
-    found = check_record(view, position, limit, phy_offset, check_crc=True)
+    found = check_record(view, position, limit, phy_offset, check_crc=True, crc_of=crcs.crc)
     if found.kind is not RecordKind.MESSAGE:
-        budget.spend(looks.size)
         return False
     return read_store_timestamp(view, position) >= not_before
 
@@ -188,14 +184,14 @@ def _is_whole(
 def find_published(source: CommitLogReader, phy_offset: int, end: int) -> int | None:
     """Log position of the first whole record in [phy_offset, end) of a log that is being written;
     None without one. Raises StoreError."""
-    size, budget = source.file_size, SearchBudget(phy_offset)
+    size, crcs = source.file_size, BodyCrcs()
     while phy_offset < end:
         start = phy_offset - phy_offset % size
         view = source.view_of_file(phy_offset)
         if view is not None:
             limit = min(size, end - start)
             with view:
-                at = find_in_view(view, phy_offset - start, limit, limit, start, budget=budget)
+                at = find_in_view(view, phy_offset - start, limit, limit, start, crcs=crcs)
             if at >= 0:
                 return start + at
         phy_offset = start + size
@@ -208,12 +204,12 @@ def find_in_files(
     *,
     not_before: int = 0,
     beat: Callable[[], None] = lambda: None,
-    budget: SearchBudget | None = None,
+    crcs: BodyCrcs | None = None,
 ) -> int | None:
     """Log position of the first whole record at or behind `phy_offset`, in whatever file; None
-    without one. Before any writer starts: it reads to the end of the last file. budget: of the
-    scan; None: of this search alone."""
-    budget = budget or SearchBudget(phy_offset)
+    without one. Before any writer starts: it reads to the end of the last file. crcs: of the scan;
+    None: of this search alone."""
+    crcs = crcs or BodyCrcs()
     for start in queue.start_offsets:
         if start + queue.file_size <= phy_offset:
             continue
@@ -228,7 +224,7 @@ def find_in_files(
                     start,
                     not_before=not_before,
                     beat=beat,
-                    budget=budget,
+                    crcs=crcs,
                 )
                 if at >= 0:
                     return start + at

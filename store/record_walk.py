@@ -32,7 +32,9 @@ from store.message_codec import (
 )
 from store.record_arrays import RECORD_HEAD, Int64Array, walk_sizes
 
-_STEP: Final = 4 << 20
+WALK_STEP: Final = 4 << 20
+FIRST_STEP: Final = 64 << 10
+"""Bytes of the first walk behind damage: each costs as much as its bytes, however soon it ends."""
 _MOST_BEHIND_BODY: Final = 2 + 0x7FFF + 2 + 0x7FFF
 """Topic and properties with their sizes."""
 _MAGICS: Final = frozenset({MAGIC_V1, MAGIC_V2})
@@ -98,14 +100,14 @@ class GoodRecords:
 
 
 def walk_good_records(
-    view: memoryview, position: int, file_start: int, *, check_crc: bool
+    view: memoryview, position: int, file_start: int, *, check_crc: bool, step: int = WALK_STEP
 ) -> GoodRecords:
-    """The good records from `position` on, up to one that is not or about 4 MiB; what follows them,
-    and every record when there are none, is for check_record.
+    """The good records from `position` on, up to one that is not or about `step` bytes; what
+    follows them, and every record when there are none, is for check_record.
 
     view: a whole file, whose first byte is `file_start` of the log.
     """
-    with view[position : position + _STEP] as piece:
+    with view[position : position + step] as piece:
         parts = good_parts(piece, file_start + position, check_crc=check_crc)
     end = int(parts.end[-1]) if len(parts.at) else 0
     return GoodRecords(parts.at + position, parts.timestamps, position + end)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from store.believed_time import WITNESSES, BelievedTime
+from store.body_crcs import BodyCrcs
 from store.clean_exit import CleanExit, find_objection
 from store.cut_backup import end_of_data, keep_tail
 from store.log_fences import NO_FENCES, LogFences, new_fence
@@ -35,9 +36,14 @@ from store.message_codec import (
     read_store_timestamp,
 )
 from store.record_search import find_in_files
-from store.record_walk import GoodRecords, single_record, walk_good_records
+from store.record_walk import (
+    FIRST_STEP,
+    WALK_STEP,
+    GoodRecords,
+    single_record,
+    walk_good_records,
+)
 from store.scan_start import find_abnormal_start, find_normal_start, written_files
-from store.search_budget import SearchBudget
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
@@ -241,7 +247,8 @@ class _Scan:
         self._newest = 0
         """Store timestamp (ms) of the last good record, as it stands there."""
         self._believed = believed
-        self._budget = SearchBudget(start)
+        self._crcs = BodyCrcs()
+        self._step = WALK_STEP
         self._sees_unflushed = False
         self.flushed_offset = start
         """Up to here the log is on disk, and its units are, by the checkpoint."""
@@ -261,7 +268,7 @@ class _Scan:
             behind = self._fence(at, found.reason)
             if behind is None:
                 break
-            at = behind
+            at, self._step = behind, FIRST_STEP
         self._progress(self._total, self._total)
         return at
 
@@ -274,14 +281,19 @@ class _Scan:
         last = position = start - file_start
         with self._queue.view_at(file_start) as view:
             while True:
-                good = walk_good_records(view, position, file_start, check_crc=check_crc)
+                good = walk_good_records(
+                    view, position, file_start, check_crc=check_crc, step=self._step
+                )
                 if not good.count:
                     at = file_start + position
-                    found = check_record(view, position, file_size, at, check_crc=check_crc)
+                    found = check_record(
+                        view, position, file_size, at, check_crc=check_crc, crc_of=self._crcs.crc
+                    )
                     if found.kind is not RecordKind.MESSAGE:
                         break
                     good = single_record(view, position, found.size)
                 last, position = int(good.positions[-1]), good.end
+                self._step = min(self._step * 2, WALK_STEP)
                 self.records += good.count
                 self._believed.note(view, good.positions[-WITNESSES:].tolist())
                 self._note_flushed(file_start, good)
@@ -316,7 +328,7 @@ class _Scan:
             at + 1,
             not_before=self._believed.ms,
             beat=self._beat,
-            budget=self._budget,
+            crcs=self._crcs,
         )
         if behind is None:
             if self._flushed.holds(at, self._newest):

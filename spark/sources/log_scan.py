@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from spark.sources.log_search import find_next
 from spark.sources.log_window import WINDOW, FileWindow
 from store.believed_time import WITNESSES, BelievedTime
+from store.body_crcs import BodyCrcs
 from store.errors import RecordDamagedError
 from store.lost_range import LOST_MARK
 from store.message import Message
@@ -35,15 +36,12 @@ from store.message_codec import (
     has_magic,
     record_head,
 )
-from store.record_walk import RecordParts, announced_size, good_parts
-from store.search_budget import SearchBudget
+from store.record_walk import FIRST_STEP, RecordParts, announced_size, good_parts
 
 LONGEST_HEAD: Final = record_head(HOSTS_V6_FLAGS).size
 LOST_REASON: Final = "no broker of the group had it: one that started put this in its place"
 LONGEST_RECORD: Final = 64 << 20
 """Bytes; a longer one is not read, whatever it says."""
-_FIRST_STEP: Final = 64 << 10
-"""Bytes of the first walk behind damage: each costs as much as its bytes, however soon it ends."""
 
 
 class Damage(NamedTuple):
@@ -125,8 +123,8 @@ class LogFileScan:
         )
         self._longest_record = longest_record
         self._believed = BelievedTime(now_ms)
-        self._step = _FIRST_STEP
-        self._budget = SearchBudget(0)
+        self._step = FIRST_STEP
+        self._crcs = BodyCrcs()
 
     def run(self) -> Iterator[Run | Damage]:
         """Records and damage, in their order. Raises SourceError: the file cannot be read, for
@@ -155,7 +153,7 @@ class LogFileScan:
                     return
                 if found.kind is not RecordKind.MESSAGE:
                     damage, at = self._damaged(at, found)
-                    self._step = _FIRST_STEP
+                    self._step = FIRST_STEP
                     if damage is not None:
                         yield damage
                     continue
@@ -170,7 +168,7 @@ class LogFileScan:
 
     def _walk(self, at: int) -> Run | None:
         """The good records at `at` that are loaded whole; None without one."""
-        view, base = self._window.view(at, min(_FIRST_STEP, self._part.end - at))
+        view, base = self._window.view(at, min(FIRST_STEP, self._part.end - at))
         return self._run(at, min(len(view) - (at - base), self._part.end - at, self._step))
 
     def _run(self, at: int, size: int) -> Run | None:
@@ -193,15 +191,11 @@ class LogFileScan:
         if needed > self._longest_record:
             reason = f"a record of {needed} bytes: more than maxRecordBytes"
             return RecordCheck(RecordKind.INVALID, needed, reason)
-        cost = needed + (WINDOW if at + needed > self._window.loaded_end else 0)
-        if not self._budget.allows(at, cost):
-            return RecordCheck(RecordKind.INVALID, 0, "bytes that look like too many records")
         view, base = self._window.view(at, max(needed, BLANK_SIZE))
         limit, phy_offset = self._file.size - base, self._file.start + at
-        found = check_record(view, at - base, limit, phy_offset, check_crc=True)
-        if found.kind is RecordKind.INVALID:
-            self._budget.spend(cost)
-        return found
+        return check_record(
+            view, at - base, limit, phy_offset, check_crc=True, crc_of=self._crcs.crc
+        )
 
     # -- damage --------------------------------------------------------------------------------
 

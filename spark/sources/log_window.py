@@ -77,14 +77,19 @@ class FileWindow:
             return self.size if error.errno == errno.ENXIO else position
 
     def _load(self, position: int, end: int) -> None:
-        needed = max(end - position, min(WINDOW, self.size - position))
-        if needed > len(self._memory) or len(self._memory) > 2 * max(needed, WINDOW):
-            self._memory = bytearray(needed)
-        self._base = self.loaded_end = position
-        with memoryview(self._memory) as memory:
+        """What is loaded already is kept, and WINDOW more is read: who asks for ever more from
+        here on has each byte read once."""
+        kept = self.loaded_end - position if self._base <= position <= self.loaded_end else 0
+        needed = max(end - position, min(kept + WINDOW, self.size - position))
+        memory = self._memory
+        if needed > len(memory) or len(memory) > 2 * max(needed, WINDOW):
+            self._memory = bytearray(-(-needed // WINDOW) * WINDOW if kept else needed)
+        with memoryview(memory) as source, memoryview(self._memory) as target:
+            target[:kept] = source[position - self._base : position - self._base + kept]
+            self._base, self.loaded_end = position, position + kept
             while self.loaded_end < position + needed:
                 at = self.loaded_end - position
-                self.loaded_end += self._read(memory[at:needed], self.loaded_end)
+                self.loaded_end += self._read(target[at:needed], self.loaded_end)
 
     def _read(self, target: memoryview, position: int) -> int:
         try:

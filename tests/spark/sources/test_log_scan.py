@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.sources import log_scan
 from spark.sources.log_scan import Damage, LogFile
 from spark.sources.log_window import WINDOW
+from store.body_crcs import STEP
 from store.message_codec import RecordKind, check_record, encode_blank, encode_record, fixed_size
 from tests.spark.sources.written_logs import (
     BORN_MS,
@@ -23,8 +23,9 @@ from tests.spark.sources.written_logs import (
     scanned,
     written_log,
 )
+from tests.support.counted_crcs import CountedCrcs
 from tests.support.memory_commit_log import MemoryCommitLog, message
-from tests.support.nested_heads import nested_heads
+from tests.support.nested_heads import heads_and_record, nested_heads
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -205,21 +206,44 @@ def test_bytes_at_random(tmp_path: Path) -> None:
     ]
 
 
-def test_heads_within_heads_are_not_each_read_to_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each read of a file."""
+    counts = []
+    preadv = os.preadv
+
+    def counted(fd: int, buffers: list[memoryview], position: int) -> int:
+        counts.append(preadv(fd, buffers, position))
+        return counts[-1]
+
+    monkeypatch.setattr(os, "preadv", counted)
+    return counts
+
+
+@pytest.mark.parametrize("start", [0, 1 << 40])
+def test_a_record_right_behind_heads_within_heads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[int], start: int
 ) -> None:
-    checked = 0
+    """However many they are, and however long it is; and each byte is read a few times at most."""
+    counted = CountedCrcs(monkeypatch)
+    for size in (256 << 10, 512 << 10):
+        data, at, end = heads_and_record(size, start)
+        counted.bytes = 0
+        read.clear()
+        (tmp_path / str(size)).mkdir()
+        log = WrittenLog(data, start, [(at, end)])
+        found = write_and_scan(log, tmp_path / str(size))
+        assert found.pieces == [(start, start + at), (start + at, start + end)]
+        assert counted.bytes < 6 * len(data) + 2 * STEP * (size // 400)
+        assert sum(read) == len(data)
 
-    def counted(view: memoryview, position: int, *args: int, check_crc: bool) -> object:
-        nonlocal checked
-        found = check_record(view, position, *args, check_crc=check_crc)
-        checked += int.from_bytes(view[position : position + 4], "big") if check_crc else 0
-        return found
 
-    monkeypatch.setattr(log_scan, "check_record", counted)
-    found = write_and_scan(WrittenLog(nested_heads(8 << 20), 0, []), tmp_path)
-    assert found.pieces[0][0] == 0
-    assert 0 < checked < 200 << 20
+def test_heads_within_heads_that_end_far_behind(tmp_path: Path, read: list[int]) -> None:
+    """Each a bit farther than the one before: what is loaded is kept."""
+    data = nested_heads(3 * WINDOW, step=WINDOW // 16, ends=40)
+    found = write_and_scan(WrittenLog(data, 0, []), tmp_path)
+    assert found.pieces == [(0, len(data) - 8)]
+    assert sum(read) <= 2 * len(data)
 
 
 def test_a_record_that_is_too_long_is_stepped_over(tmp_path: Path) -> None:
