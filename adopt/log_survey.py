@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from store.errors import StoreError
-from store.inner_batch import inner_num
-from store.lmq_places import lmq_places, topic_allows_lmq
+from store.inner_batch import INNER_BATCH_FLAG, inner_num
+from store.lmq_places import MULTI_DISPATCH, lmq_places, topic_allows_lmq
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message import Message
 from store.message_codec import (
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NOT,
@@ -32,9 +36,12 @@ from store.message_codec import (
     check_record,
     decode_record,
 )
+from store.record_arrays import Int64Array, group_topics
+from store.record_walk import RecordParts, good_parts
 
 HALF_TOPICS: Final = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")
 _OP_TOPICS: Final = ("RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
+_OWN_TOPICS: Final = frozenset(topic.encode() for topic in (*HALF_TOPICS, *_OP_TOPICS))
 _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 _STEP: Final = 1 << 20
 Progress = Callable[[int, int], None]
@@ -145,6 +152,12 @@ def _walk_file(found: LogSurvey, file: StoreFile, dispatched_to: int, check_crc:
         position = 0
         while True:
             at = file.start_offset + position
+            with view[position : position + _STEP] as piece:
+                parts = good_parts(piece, at, check_crc=check_crc)
+                if len(parts.at):
+                    _count_all(found, piece, parts, dispatched_to - at)
+                    position += int(parts.end[-1])
+                    continue
             check = check_record(view, position, len(view), at, check_crc=check_crc)
             if check.kind is not RecordKind.MESSAGE:
                 break
@@ -156,6 +169,45 @@ def _walk_file(found: LogSurvey, file: StoreFile, dispatched_to: int, check_crc:
         found.end_offset = file.start_offset + position
         if check.kind is RecordKind.INVALID:
             found.behind = f"{file.path}: position {position}: {check.reason}"
+
+
+def _count_all(found: LogSurvey, piece: memoryview, parts: RecordParts, dispatched_to: int) -> None:
+    """Records of a piece; those that begin before `dispatched_to` are known. Where all are plain
+    ones, a tenth of what `_count` takes."""
+    topics, topic_ids = group_topics(piece, parts.topic_at, parts.topic_sizes)
+    sys_flags = _column(piece, parts.at + SYS_FLAG_AT, ">i4")
+    if (
+        (sys_flags & INNER_BATCH_FLAG).any()
+        or not _OWN_TOPICS.isdisjoint(topics)
+        or MULTI_DISPATCH in bytes(piece)
+    ):
+        for at in parts.at.tolist():
+            _count(found, decode_record(piece, at)[0], at < dispatched_to)
+        return
+    found.records += len(parts.at)
+    found.newest_ms = max(found.newest_ms, int(parts.timestamps.max()))
+    rows = np.flatnonzero(np.isin(sys_flags & TRANSACTION_MASK, _COUNTED))
+    queue_ids = _column(piece, parts.at[rows] + QUEUE_ID_AT, ">i4")
+    offsets = _column(piece, parts.at[rows] + QUEUE_OFFSET_AT, ">i8")
+    places = topic_ids[rows] << 32 | queue_ids & 0xFFFFFFFF
+    is_known = parts.at[rows] < dispatched_to
+    _, firsts, owners = np.unique(places, return_index=True, return_inverse=True)
+    counts, known = np.bincount(owners), np.bincount(owners, is_known)
+    lasts = len(rows) - 1 - np.unique(places[::-1], return_index=True)[1]
+    for number in np.argsort(firsts).tolist():
+        first, last = firsts[number], lasts[number]
+        name = str(topics[topic_ids[rows[first]]], "utf-8", "replace"), int(queue_ids[first])
+        queue = found.queues.setdefault(name, QueueCount(first=int(offsets[first])))
+        queue.count += int(counts[number])
+        queue.known += int(known[number])
+        queue.end = int(offsets[last]) + 1
+
+
+def _column(piece: memoryview, at: Int64Array, dtype: str) -> Int64Array:
+    """The numbers at these places."""
+    size = np.dtype(dtype).itemsize
+    found: NDArray[np.generic] = np.ndarray((len(piece) - size + 1,), dtype, piece, 0, (1,))[at]
+    return found.astype(np.int64)
 
 
 def _count(found: LogSurvey, message: Message, is_known: bool) -> None:

@@ -185,7 +185,7 @@ def parse_records(view: memoryview, phy_offset: int, extractor: PropertyExtracto
         heads, wrong = _read_heads(view, at, phy_offset)
     if wrong is not None:
         stopped_at, end, reason, needed = wrong
-    topics, topic_ids = _group_topics(view, heads)
+    topics, topic_ids = group_topics(view, heads.topic_at, heads.topic_sizes)
     tags_codes, key_hashes, key_records = extractor.extract(
         view,
         heads.properties_at,
@@ -461,19 +461,22 @@ class _Numbering(dict[bytes, int]):
         return number
 
 
-def _group_topics(view: memoryview, heads: _Heads) -> tuple[list[bytes], Int64Array]:
-    """The different topics and, for each record, which of them it has."""
-    count = len(heads.at)
+def group_topics(
+    view: memoryview, topic_at: Int64Array, topic_sizes: Int64Array
+) -> tuple[list[bytes], Int64Array]:
+    """The different topics and, for each record, which of them it has; whose topics begin at
+    `topic_at`."""
+    count = len(topic_at)
     numbering = _Numbering()
     ids = np.zeros(count, np.int64)
     if count < _SMALL_BATCH:
-        places = zip(heads.topic_at.tolist(), heads.topic_sizes.tolist(), strict=True)
+        places = zip(topic_at.tolist(), topic_sizes.tolist(), strict=True)
         for position, (at, size) in enumerate(places):
             ids[position] = numbering[bytes(view[at : at + size])]
         return list(numbering), ids
-    for size in np.flatnonzero(np.bincount(heads.topic_sizes)).tolist():
-        rows = np.flatnonzero(heads.topic_sizes == size)
-        ids[rows] = _number_topics(view, heads.topic_at[rows], size, numbering)
+    for size in np.flatnonzero(np.bincount(topic_sizes)).tolist():
+        rows = np.flatnonzero(topic_sizes == size)
+        ids[rows] = _number_topics(view, topic_at[rows], size, numbering)
     return list(numbering), ids
 
 
