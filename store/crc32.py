@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 
@@ -18,6 +19,8 @@ class Crc32(Protocol):
     def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
 
 
+CrcOf = Callable[[bytes | bytearray | memoryview, int, int, int], int]
+"""The CRC of [start, end) of a buffer; last, the place of its first byte in the log."""
 LONG: Final = 256
 """Bytes of a long body."""
 crc32: Final[Crc32] = zlib.crc32

@@ -125,9 +125,7 @@ class FileScan:
         while position + BLANK_SIZE <= end:
             if not 0 < int.from_bytes(view[position : position + 4], "big") <= end - position:
                 break
-            found = check_record(
-                view, position, limit, start + position, check_crc=True, crc_of=crc_of
-            )
+            found = check_record(view, position, limit, start + position, check_crc=crc_of)
             if found.kind is not RecordKind.MESSAGE:
                 break
             last.append(position)
@@ -151,8 +149,7 @@ class FileScan:
             at - base,
             size - base,
             self._start + at,
-            check_crc=True,
-            crc_of=self._disk_crcs.crc,
+            check_crc=self._disk_crcs.crc,
         )
         if found.kind is RecordKind.MESSAGE:
             self._believed.note(view, (at - base,))

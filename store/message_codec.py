@@ -24,21 +24,18 @@ from __future__ import annotations
 import enum
 import ipaddress
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from store.crc32 import crc32_for
+from store.crc32 import CrcOf, crc32_for
 from store.errors import MessageIllegalError, RecordDamagedError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
 
 Buffer = bytes | bytearray | memoryview
-CrcOf = Callable[[Buffer, int, int, int], int]
-"""The CRC-32 of [start, end) of a buffer; last, the place of its first byte in the log."""
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -367,20 +364,14 @@ def read_checked(view: Buffer, position: int, limit: int, phy_offset: int) -> Ch
 
 
 def check_record(
-    view: Buffer,
-    position: int,
-    limit: int,
-    phy_offset: int,
-    *,
-    check_crc: bool,
-    crc_of: CrcOf | None = None,
+    view: Buffer, position: int, limit: int, phy_offset: int, *, check_crc: bool | CrcOf
 ) -> RecordCheck:
     """Judge what lies at `position` of a file's bytes, which is `phy_offset` in the log.
 
     limit: where in `view` the file ends; a blank must end exactly there. Stricter than RocketMQ:
     physicalOffset must be the actual position (a stale record of an older write is not a message),
     a blank must have the right size, and with check_crc a topic must not contain zero bytes.
-    crc_of: of a scan that meets records within each other (body_crcs.py).
+    CrcOf: of a scan that meets records within each other (body_crcs.py).
     """
     found = _lay_out(view, position, limit)
     if isinstance(found, RecordCheck):
@@ -388,22 +379,22 @@ def check_record(
     fields = found.fields
     if fields[6] != phy_offset:
         return _invalid(f"physicalOffset field says {fields[6]}, the place is {phy_offset}")
-    if check_crc and (reason := _find_damage(view, found, phy_offset - position, crc_of)):
+    if check_crc and (reason := _find_damage(view, found, phy_offset - position, check_crc)):
         return _invalid(reason)
     return RecordCheck(RecordKind.MESSAGE, found.end - position)
 
 
-def _find_damage(view: Buffer, layout: _Layout, view_start: int, crc_of: CrcOf | None) -> str:
+def _find_damage(view: Buffer, layout: _Layout, view_start: int, check: bool | CrcOf) -> str:
     """The result of the costly checks: the body's CRC, and a topic whose end was never written.
     view_start: the place of the view's first byte in the log."""
     if 0 in view[layout.topic_at : layout.topic_end]:
         return "the topic has zero bytes"
     _, _, expected, *_, body_size = layout.fields
     start, end = layout.body_at, layout.body_at + body_size
-    if crc_of is None:
+    if isinstance(check, bool):
         crc = body_crc(view[start:end])
     else:
-        crc = crc_of(view, start, end, view_start + start) & BODY_CRC_MASK
+        crc = check(view, start, end, view_start + start) & BODY_CRC_MASK
     if body_size and crc != expected:
         return f"bodyCRC field says {expected:#x}, the body has {crc:#x}"
     return ""

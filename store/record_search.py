@@ -175,7 +175,7 @@ def _is_whole(
     phy_offset = file_start + position
     if _INT64.unpack_from(view, position + PHY_OFFSET_AT)[0] != phy_offset:
         return False
-    found = check_record(view, position, limit, phy_offset, check_crc=True, crc_of=crcs.crc)
+    found = check_record(view, position, limit, phy_offset, check_crc=crcs.crc)
     if found.kind is not RecordKind.MESSAGE:
         return False
     return read_store_timestamp(view, position) >= not_before

@@ -286,9 +286,8 @@ class _Scan:
                 )
                 if not good.count:
                     at = file_start + position
-                    found = check_record(
-                        view, position, file_size, at, check_crc=check_crc, crc_of=self._crcs.crc
-                    )
+                    check = self._crcs.crc if check_crc else False
+                    found = check_record(view, position, file_size, at, check_crc=check)
                     if found.kind is not RecordKind.MESSAGE:
                         break
                     good = single_record(view, position, found.size)

@@ -193,9 +193,7 @@ class LogFileScan:
             return RecordCheck(RecordKind.INVALID, needed, reason)
         view, base = self._window.view(at, max(needed, BLANK_SIZE))
         limit, phy_offset = self._file.size - base, self._file.start + at
-        return check_record(
-            view, at - base, limit, phy_offset, check_crc=True, crc_of=self._crcs.crc
-        )
+        return check_record(view, at - base, limit, phy_offset, check_crc=self._crcs.crc)
 
     # -- damage --------------------------------------------------------------------------------
 

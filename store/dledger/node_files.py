@@ -9,6 +9,7 @@ Tested by tests/store/test_dledger_import.py.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -177,8 +178,11 @@ class NodeFiles(Closing):
     def unit_of(self, index: int) -> EntryHead | None:
         """What the index says of an entry; None: nothing."""
         at = index * UNIT_SIZE
-        file = next((f for f in self._index_files if 0 <= at - f.start_offset < f.size), None)
-        if index < 0 or file is None:
+        number = bisect_right(self._index_files, at, key=lambda file: file.start_offset) - 1
+        if index < 0 or number < 0:
+            return None
+        file = self._index_files[number]
+        if at >= file.start_offset + file.size:
             return None
         if self._index_map is None or self._index_map.path != file.path:
             self._close_index()
