@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import record_walk
 from store.message import Message
 from store.message_codec import RecordKind, check_record, encode_blank, read_store_timestamp
 from store.record_walk import single_record, walk_good_records
@@ -49,12 +48,12 @@ def one_by_one(data: bytearray, start: int, *, check_crc: bool) -> Walked:
         position += found.size
 
 
-def many_at_once(data: bytearray, start: int, *, check_crc: bool) -> Walked:
+def many_at_once(data: bytearray, start: int, *, check_crc: bool, step: int) -> Walked:
     """As recovery does it."""
     records: list[tuple[int, int]] = []
     view, position = memoryview(data), 0
     while True:
-        good = walk_good_records(view, position, start, check_crc=check_crc)
+        good = walk_good_records(view, position, start, check_crc=check_crc, step=step)
         if not good.count:
             found = check_record(view, position, len(view), start + position, check_crc=check_crc)
             if found.kind is not RecordKind.MESSAGE:
@@ -68,9 +67,7 @@ def many_at_once(data: bytearray, start: int, *, check_crc: bool) -> Walked:
 def test_good_records(parts: list[tuple[Message, bool, int]], blank: bool, step: int) -> None:
     data = written(parts, 1 << 30, blank)
     count = sum(times for _, _, times in parts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_walk, "_STEP", step)
-        found = many_at_once(data, 1 << 30, check_crc=True)
+    found = many_at_once(data, 1 << 30, check_crc=True, step=step)
     assert found == one_by_one(data, 1 << 30, check_crc=True)
     assert len(found[0]) == count
 
@@ -98,9 +95,7 @@ def test_whatever_is_wrong_ends_it_at_the_same_place(
     for place, new in changes:
         at = place % (len(data) - 500)
         data[at : at + len(new)] = new
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_walk, "_STEP", step)
-        found = many_at_once(data, 0, check_crc=check_crc)
+    found = many_at_once(data, 0, check_crc=check_crc, step=step)
     assert found == one_by_one(data, 0, check_crc=check_crc)
 
 
