@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from store.message import Message
 from store.message_codec import RecordKind, check_record, encode_blank, read_store_timestamp
-from store.record_walk import single_record, walk_good_records
+from store.record_walk import WALK_STEP, single_record, walk_good_records
 from tests.support.memory_commit_log import MemoryCommitLog, message
 
 Walked = tuple[list[tuple[int, int]], int, str]
@@ -48,7 +48,7 @@ def one_by_one(data: bytearray, start: int, *, check_crc: bool) -> Walked:
         position += found.size
 
 
-def many_at_once(data: bytearray, start: int, *, check_crc: bool, step: int) -> Walked:
+def many_at_once(data: bytearray, start: int, *, check_crc: bool, step: int = WALK_STEP) -> Walked:
     """As recovery does it."""
     records: list[tuple[int, int]] = []
     view, position = memoryview(data), 0
