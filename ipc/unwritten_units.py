@@ -11,7 +11,8 @@ nor what a unit says.
     8             8           begin: entries before it are used up, and may be overwritten
     4096          8 x rows    of each row: number of its newest entry << 8 | how many it has here;
                               0: all its units are in files
-    +             40 x ring   queue offset, number of the entry before it of its queue, row, unit
+    +             40 x ring   queue offset, number of the entry before it of its queue, row, unit;
+                              SPARE more than there is room for, where units are moved to
 
 What is written to a file is taken out of the row's word afterwards, and only then is its entry
 overwritten: a reader whose entries were overwritten meanwhile finds another word, and reads again.
@@ -30,6 +31,10 @@ MOST_OF_QUEUE: Final = 32
 """Units of one queue: its next one has them written together. A reader goes through them."""
 CAPACITY: Final = 1 << 19
 """Units of all queues: 20 MiB, of which what was never used takes no memory."""
+MOST_MOVED: Final = 64
+"""Queues whose units may be moved to the end again and again (`move_to_end`)."""
+SPARE: Final = MOST_MOVED * MOST_OF_QUEUE
+"""Entries for that while the ring is full."""
 _HEADS_AT: Final = 4096
 _ENTRY: Final = struct.Struct("=QQI20s")
 _END: Final = 0
@@ -41,7 +46,7 @@ assert MOST_OF_QUEUE <= _COUNT_MASK
 
 def size_for(rows: int, capacity: int = CAPACITY) -> int:
     """Bytes of memory for a table of so many rows."""
-    return _HEADS_AT + 8 * rows + _ENTRY.size * capacity
+    return _HEADS_AT + 8 * rows + _ENTRY.size * (capacity + SPARE)
 
 
 class _SharedUnits:
@@ -54,10 +59,11 @@ class _SharedUnits:
         self._heads: memoryview[int] = view[_HEADS_AT : _HEADS_AT + 8 * rows].cast("Q")
         self._entries = view[_HEADS_AT + 8 * rows :]
 
+    def _at(self, number: int) -> int:
+        return number % (self._capacity + SPARE) * _ENTRY.size
+
     def _entry(self, number: int) -> tuple[int, int, int, bytes]:
-        found: tuple[int, int, int, bytes] = _ENTRY.unpack_from(
-            self._entries, number % self._capacity * _ENTRY.size
-        )
+        found: tuple[int, int, int, bytes] = _ENTRY.unpack_from(self._entries, self._at(number))
         return found
 
 
@@ -109,16 +115,27 @@ class UnwrittenUnits(_SharedUnits):
     def put(self, row: int, queue_offset: int, unit: memoryview) -> None:
         """The next unit of a queue, which has fewer than MOST_OF_QUEUE; there is room."""
         number, word = self._words[_END], self._heads[row]
-        _ENTRY.pack_into(
-            self._entries,
-            number % self._capacity * _ENTRY.size,
-            queue_offset,
-            word >> _COUNT_BITS,
-            row,
-            bytes(unit),
-        )
+        before = word >> _COUNT_BITS
+        _ENTRY.pack_into(self._entries, self._at(number), queue_offset, before, row, bytes(unit))
         self._words[_END] = number + 1
         self._heads[row] = number << _COUNT_BITS | (word & _COUNT_MASK) + 1
+
+    def move_to_end(self, row: int) -> int:
+        """The units of a queue, which has some, become the newest entries, for they cannot be
+        written now; number of the first of them. What they were stays for readers until it is
+        dropped. Of at most MOST_MOVED queues, and not again before that one is the oldest."""
+        first_offset, units = self.units_of(row)
+        first = self._words[_END]
+        count = len(units) // UNIT_SIZE
+        for index in range(count):
+            unit = units[index * UNIT_SIZE : (index + 1) * UNIT_SIZE]
+            number = first + index
+            _ENTRY.pack_into(
+                self._entries, self._at(number), first_offset + index, number - 1, row, unit
+            )
+        self._words[_END] = first + count
+        self._heads[row] = first + count - 1 << _COUNT_BITS | count
+        return first
 
     def units_of(self, row: int) -> tuple[int, bytes]:
         """The units of a queue that has any, and the queue offset of the first."""

@@ -129,7 +129,7 @@ class ConsumeQueueFiles:
         at = position % self.file_size
         try:
             fd = self._cache.get((topic, queue_id, position - at))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return b""
         return os.pread(fd, min(size, self.file_size - at), at)
 

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
-from store.light_queue import LightQueue
-from store.light_queue_files import LightQueueFiles
-from store.lmq_places import is_lmq
 from store.queue_jumps import QueueJumps
 from store.queue_recovery import QueueRecovery
 from store.queue_states import QueueStates, StatesCount
@@ -52,24 +49,12 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         self._jumps: Final = QueueJumps(on_left_out)
         self.damaged: dict[ConsumeQueue, None] = {}
         """Queues with units that were found missing or wrong, until `take_damaged`."""
-        self._light_files = files if isinstance(files, LightQueueFiles) else None
-
-        def note_written(topic: str, queue_id: int, created: bool) -> None:
-            queue = self._queues.get((topic, queue_id))
-            if queue is not None:
-                queue.names_unsynced |= created
-                self._dirty[queue] = None
-
-        if self._light_files is not None:
-            self._light_files.on_written = note_written
         self.on_damage: Callable[[], None] = lambda: None
         """Called, under the lock, when one is added."""
         self._left_out_end = 0
         """End of the last record that has no unit, since its queue offset cannot be."""
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        if self._light_files is not None and is_lmq(topic):
-            return LightQueue(self._light_files, topic, queue_id)
         return ConsumeQueue(self._files, topic, queue_id)
 
     # -- life ----------------------------------------------------------------------------------
@@ -228,6 +213,8 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         found = []
         with self.lock:
             for queue in self._queues.values():
+                if self._is_unwritable(queue):
+                    continue
                 following = queue.repair.blank_out(low, high)
                 if following:
                     found.append((queue.topic, queue.queue_id, following))
@@ -251,7 +238,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         with self.lock:
             for run in runs_of_units(records):
                 queue = self._queues.get((run.topic, run.queue_id))
-                if queue is not None:
+                if queue is not None and not self._is_unwritable(queue):
                     self._fill_blanks(queue, run, records.count)
 
     def _fill_blanks(self, queue: ConsumeQueue, run: UnitRun, most_missing: int) -> None:

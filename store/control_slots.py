@@ -25,6 +25,7 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     200   store         consume queues that are being rebuilt
     201   store         consume queue units that were rebuilt from the log
     202   store         consume queue units for which the log had no record
+    203   store         light queues that cannot be written (store/unwritable_queues.py)
     208   store         log_fences: grows with every change of the log's fences; 0: not opened yet
     209   store         how many ranges of the log are fenced (store/log_fences.py)
     210   store         bytes inside of them
@@ -71,6 +72,7 @@ READING: Final = claim_slots("reading", 144, 16)
 QUEUES_REBUILDING: Final = claim_slots("queues_rebuilding", 200)
 QUEUE_UNITS_REBUILT: Final = claim_slots("queue_units_rebuilt", 201)
 QUEUE_UNITS_LOST: Final = claim_slots("queue_units_lost", 202)
+LIGHT_QUEUES_UNWRITABLE: Final = claim_slots("light_queues_unwritable", 203)
 LOG_FENCES: Final = claim_slots("log_fences", 208)
 FENCE_COUNT: Final = claim_slots("fence_count", 209)
 FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)

@@ -291,6 +291,7 @@ class DefaultMessageStore:
             self._derived.new_source(),
             self._derived.new_extractor(),
             self._page,
+            self._clock,
             on_failure=self._on_failure,
         )
         self._timers = self._build_timers()

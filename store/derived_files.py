@@ -23,11 +23,18 @@ from store.clean_consume_queue_service import clean_table
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
 from store.consume_queue_table import ConsumeQueueTable
-from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, StoreState
+from store.control_slots import (
+    LIGHT_QUEUES_UNWRITABLE,
+    MIN_PHY_OFFSET,
+    RECORDS_LEFT_OUT,
+    STORE_STATE,
+    StoreState,
+)
 from store.fence_keeper import FenceKeeper
 from store.few_records import FewRecordsDispatch
 from store.index_service import IndexService
 from store.light_queue_files import LightQueueFiles
+from store.light_queue_table import LightQueueTable
 from store.log_damage import LogDamage
 from store.log_dispatch import dispatch_range
 from store.log_fences import fences_path
@@ -60,13 +67,24 @@ class DerivedFiles:
             if config.dispatches_lmq
             else None
         )
-        self.queues: Final = ConsumeQueueTable(
-            self.light_files
-            or ConsumeQueueFiles(root, file_size, writable=True, open_files=open_files),
-            self.publisher,
-            on_left_out=functools.partial(_count, page),
-            on_deleted=lambda queues: note_deleted(config.queue_states_path, queues),
+        on_left_out = functools.partial(_count, page)
+        on_deleted = functools.partial(note_deleted, config.queue_states_path)
+        self.queues: Final = (
+            ConsumeQueueTable(
+                ConsumeQueueFiles(root, file_size, writable=True, open_files=open_files),
+                self.publisher,
+                on_left_out=on_left_out,
+                on_deleted=on_deleted,
+            )
+            if self.light_files is None
+            else LightQueueTable(
+                self.light_files, self.publisher, on_left_out=on_left_out, on_deleted=on_deleted
+            )
         )
+        if self.light_files is not None:
+            note_count = functools.partial(page.counters.__setitem__, LIGHT_QUEUES_UNWRITABLE)
+            self.light_files.unwritable.on_change = note_count
+            note_count(0)
         self.batch_queues: Final = BatchConsumeQueueTable(
             ConsumeQueueFiles(
                 config.batch_consume_queue_path,
@@ -159,7 +177,8 @@ class DerivedFiles:
 
     def unwritten_units(self) -> tuple[int, int]:
         """See FlushedQueues."""
-        return self.publisher.unwritten.end, self.publisher.unwritten.begin
+        units, light = self.publisher.unwritten, self.light_files
+        return units.end, -1 if light is not None and light.unwritable else units.begin
 
     def write_units(self, until: int) -> bool:
         """See FlushedQueues."""

@@ -34,6 +34,11 @@ class QueueDamagedError(StoreError):
     """A consume queue unit does not name its record; it is being rebuilt from the log."""
 
 
+class DispatchStoppedError(StoreError):
+    """The service that dispatches records again is to stop: the rest is found again after the next
+    start, or by readers."""
+
+
 class StoreLockedError(StoreError):
     """Another broker, ours or a Java one, works on the store directory."""
 

@@ -47,10 +47,10 @@ class FlushedQueues(Protocol):
 
     def unwritten_units(self) -> tuple[int, int]:
         """Of the units of light queues, in the order of the log: how many were ever built, and how
-        many of these, from the first on, are in files."""
+        many of these, from the first on, are in files; -1 while a queue cannot be written."""
 
     def write_units(self, until: int) -> bool:
-        """Have some more of the first `until` of them in files; False: all are. Raises
+        """Have some more of the first `until` of them in files; False: all are that can be. Raises
         DiskFullError, StoreError."""
 
 
@@ -144,6 +144,8 @@ class FlushConsumeQueueService(ServiceThread):
     def _flush_written(self, now: _Mark) -> None:
         in_files = self._queues.unwritten_units()[1]
         self._queues.flush_queues(0)
+        # A queue that cannot be written was not flushed, either.
+        in_files = min(in_files, self._queues.unwritten_units()[1])
         flushed = next(
             (mark for mark in (now, self._earlier) if mark is not None and mark.units <= in_files),
             None,

@@ -6,8 +6,9 @@ each. So their units go to shared memory first (ipc/unwritten_units.py), where r
 and from there to their files: those of one queue together when it has many, the oldest ones when
 the ring is full and when the queues are flushed (FlushConsumeQueueService). Units that are lost
 with the machine are built again from the log, since the checkpoint never promises one that is in no
-file. Whatever else is done with a queue's files finds them written. Guarded by: the lock of
-ConsumeQueueTable. It must not know the log, or what a unit says.
+file. Whatever else is done with a queue's files finds them written. A queue that cannot be written
+holds up no other (store/unwritable_queues.py). Guarded by: the lock of ConsumeQueueTable. It must
+not know the log, or what a unit says.
 
 Tested by tests/store/test_light_queue_files.py.
 """
@@ -27,6 +28,7 @@ from ipc.unwritten_units import MOST_OF_QUEUE, UNIT_SIZE
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles
 from store.errors import StoreError
 from store.lmq_places import is_lmq
+from store.unwritable_queues import UnwritableQueues
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class LightQueueFiles(ConsumeQueueFiles):
         again."""
         self._new_files = 0
         """Queues that wait with the first unit of a file."""
+        self.unwritable: Final = UnwritableQueues(root)
         self.on_written: Callable[[str, int, bool], None] = lambda _topic, _id, _created: None
         """Hears of each queue whose units are written, and whether a file may have been made."""
 
@@ -67,25 +70,42 @@ class LightQueueFiles(ConsumeQueueFiles):
 
     def defer(self, topic: str, queue_id: int, queue_offset: int, data: memoryview) -> bool:
         """Take units that follow the last of a light queue. False, and nothing is done: they are to
-        be written. Raises DiskFullError, StoreError."""
+        be written, unless that was just found to be impossible. Raises DiskFullError,
+        StoreError."""
         units, count = self._units, len(data) // UNIT_SIZE
         may_wait = self.defers and count <= MOST_OF_QUEUE
         row = self._table.row(topic, queue_id) if may_wait else None
         if row is None:
             return False
-        if units.count(row) + count > MOST_OF_QUEUE:
-            self._write_out(row)
+        if units.count(row) + count > MOST_OF_QUEUE and not self._can_write_out(row):
+            return False
+        begins_file = not units.count(row) and _begins_file(queue_offset, self.file_size)
+        if begins_file and self._new_files >= MOST_NEW_FILES:
+            return False
+        self._put(row, queue_offset, data)
+        return True
+
+    def keep(self, topic: str, queue_id: int, queue_offset: int, data: memoryview) -> int:
+        """The same of a queue that cannot be written; how many of the units there is room for.
+        Raises DiskFullError, StoreError."""
+        row = self._table.row(topic, queue_id)
+        if row is None:
+            return 0
+        count = min(MOST_OF_QUEUE - self._units.count(row), len(data) // UNIT_SIZE)
+        if count:
+            self._put(row, queue_offset, data[: count * UNIT_SIZE])
+        return count
+
+    def _put(self, row: int, queue_offset: int, data: memoryview) -> None:
+        units, count = self._units, len(data) // UNIT_SIZE
         # What raises comes before anything is counted or put: the same units come again.
         while not units.has_room(count):
             self._drop_oldest()
-        if not units.count(row) and _begins_file(queue_offset, self.file_size):
-            if self._new_files >= MOST_NEW_FILES:
-                return False
-            self._new_files += 1
+        if not units.count(row):
+            self._new_files += _begins_file(queue_offset, self.file_size)
         for number in range(count):
             at = number * UNIT_SIZE
             units.put(row, queue_offset + number, data[at : at + UNIT_SIZE])
-        return True
 
     def unwritten(self, topic: str, queue_id: int) -> int:
         """Bytes at the end of a queue that are in no file."""
@@ -94,7 +114,8 @@ class LightQueueFiles(ConsumeQueueFiles):
 
     def write_out(self, until: int, lock: threading.Lock) -> bool:
         """Write the units of some of the entries before `until` (UnwrittenUnits.end) to their
-        files, under the lock. False: that was all. Raises DiskFullError, StoreError."""
+        files, under the lock. False: that was all, but for queues that cannot be written. Raises
+        DiskFullError, StoreError."""
         units = self._units
         with lock:
             for _ in range(_STEP):
@@ -108,7 +129,7 @@ class LightQueueFiles(ConsumeQueueFiles):
         self.open()
         for row in self._units.rows(self._table.row_count):
             try:
-                self._write_out(row)
+                self._can_write_out(row)
             except StoreError as error:
                 # A queue that has less than was published is built from the log, into memory: on
                 # a full disk the store could not be opened.
@@ -122,10 +143,35 @@ class LightQueueFiles(ConsumeQueueFiles):
         self._new_files = 0
 
     def _drop_oldest(self) -> None:
-        row = self._units.oldest_row()
-        if row is not None:
+        units = self._units
+        row = units.oldest_row()
+        if row is not None and not self._can_write_out(row):
+            state = self.unwritable.find(self._table.queue_of(row))
+            if state is not None and units.begin >= state.first_entry:
+                state.first_entry = units.move_to_end(row)
+        units.drop_oldest()
+
+    def _can_write_out(self, row: int) -> bool:
+        """Write a queue's units. False: it cannot be written. Raises StoreError: nor can others."""
+        name = self._table.queue_of(row)
+        if self.unwritable.find(name) is not None:
+            return False
+        try:
             self._write_out(row)
-        self._units.drop_oldest()
+        except StoreError as error:
+            self.unwritable.add(name, error)
+            return False
+        return True
+
+    def try_again(self, topic: str, queue_id: int) -> None:
+        """Write what waits of a queue that could not be written. Raises StoreError: it cannot."""
+        self._written(topic, queue_id)
+
+    def forget_units(self, topic: str, queue_id: int) -> None:
+        """What waits of a queue is never written: it is deleted."""
+        row = self._waiting_row(topic, queue_id)
+        if row is not None:
+            self._clear(row, self._units.units_of(row)[0])
 
     def _waiting_row(self, topic: str, queue_id: int) -> int | None:
         """The row of a queue with units that are not written; None: there are none."""

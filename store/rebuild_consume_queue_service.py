@@ -5,7 +5,8 @@ or of a queue (recovery or retention found its files not as they should be), it 
 units around the place or in the whole queue, searches the log between the right units next to them,
 and writes each unit where its record's queue offset says: the queue's ends do not move, and what
 dispatch appends meanwhile lies behind. A unit whose record the log does not have becomes a blank
-one. One pass over the log serves all queues that wait. It must not know who reads the queues.
+one. One pass over the log serves all queues that wait. Light queues that could not be written are
+tried again on this thread (unwritable_retries.py). It must not know who reads the queues.
 
 Nothing in RocketMQ corresponds to it.
 
@@ -22,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
@@ -34,13 +36,15 @@ from store.control_slots import (
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
 )
-from store.errors import DiskFullError, StoreError
+from store.errors import DiskFullError, DispatchStoppedError, StoreError
+from store.light_queue_table import LightQueueTable
 from store.log_dispatch import dispatch_range
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import right_units
 from store.unit_runs import UnitRun, runs_of_units
+from store.unwritable_retries import UnwritableRetries, step_over
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +58,6 @@ _CHUNK_SIZE: Final = 1 << 20
 
 Place = tuple[str, int, int]
 """Topic, queue id, queue offset."""
-
-
-class _StoppedError(StoreError):
-    """The service is to stop: the rest is found again after the next start, or by readers."""
 
 
 @dataclass(slots=True)
@@ -85,6 +85,7 @@ class RebuildConsumeQueueService(ServiceThread):
         source: CommitLogReader,
         extractor: PropertyExtractor,
         page: ControlPage,
+        clock: Clock,
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
@@ -94,6 +95,11 @@ class RebuildConsumeQueueService(ServiceThread):
         self._source = source
         self._extractor = extractor
         self._counters = page.counters
+        self._retries: Final = (
+            UnwritableRetries(table, source, extractor, page, clock, self._go_on)
+            if isinstance(table, LightQueueTable)
+            else None
+        )
         self._lock = threading.Lock()
         self._places: dict[Place, None] = {}
         self._whole_queues: dict[ConsumeQueue, None] = {}
@@ -109,8 +115,10 @@ class RebuildConsumeQueueService(ServiceThread):
     def step(self) -> None:
         """Rebuild what was reported, else sleep."""
         try:
+            if self._retries is not None:
+                self._retries.try_when_due()
             busy = self.rebuild_once()
-        except _StoppedError:
+        except DispatchStoppedError:
             return
         except DiskFullError as error:
             log.error("rebuilding consume queues: %s; trying again", error)
@@ -158,6 +166,8 @@ class RebuildConsumeQueueService(ServiceThread):
         touched: dict[ConsumeQueue, None] = {}
         gaps: list[_Gap] = []
         for queue in queues:
+            if self._table.is_unwritable(queue):
+                continue
             touched[queue] = None
             with self._table.lock:
                 queue.make_files_whole()
@@ -166,8 +176,11 @@ class RebuildConsumeQueueService(ServiceThread):
         for topic, queue_id, queue_offset in places:
             with self._table.lock:
                 queue_found = self._table.find(topic, queue_id)
-                if queue_found is None or queue_found in touched:
-                    continue
+            if queue_found is None or queue_found in touched:
+                continue
+            if self._table.is_unwritable(queue_found):
+                continue
+            with self._table.lock:
                 queue_found.make_files_whole()
                 begin, end = queue_found.start_offset, queue_found.max_offset
             if not begin <= queue_offset < end:
@@ -270,9 +283,9 @@ class RebuildConsumeQueueService(ServiceThread):
                     self._extractor,
                     (take,),
                     chunk_size=_CHUNK_SIZE,
-                    fence_off=_step_over,
+                    fence_off=step_over,
                 )
-            except (DiskFullError, _StoppedError):
+            except (DiskFullError, DispatchStoppedError):
                 raise
             except StoreError as error:
                 log.error("rebuilding consume queues from %s to %s: %s", low, high, error)
@@ -331,7 +344,7 @@ class RebuildConsumeQueueService(ServiceThread):
 
     def _go_on(self) -> None:
         if self.stopped:
-            raise _StoppedError
+            raise DispatchStoppedError
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -343,9 +356,3 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((low, high))
     return joined
-
-
-def _step_over(start: int, end: int, reason: str) -> None:
-    """Damage in the log: what lies in it stays without a unit, what follows gets its own. The
-    dispatch, which came by before, or the next recovery fences it."""
-    log.error("rebuilding consume queues: no record from %s to %s: %s", start, end, reason)

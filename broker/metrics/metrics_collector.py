@@ -27,6 +27,7 @@ from remoting.metrics.metric import Metric, Rows
 from store.control_slots import (
     FENCE_COUNT,
     FENCED_BYTES,
+    LIGHT_QUEUES_UNWRITABLE,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     PUT_ASIDE,
@@ -199,6 +200,8 @@ class BrokerCollector:
         """What a ready broker cannot do fully now; empty if there is nothing."""
         queues = self._counters[QUEUES_REBUILDING]
         parts = [f"{queues} consume queues are being rebuilt"] if queues else []
+        if queues := self._counters[LIGHT_QUEUES_UNWRITABLE]:
+            parts.append(f"{queues} light queues cannot be written: store.log names their files")
         if records := sum(self._counters[PUT_ASIDE + by] for by in ReadBy):
             parts.append(f"{records} records cannot be read and are put aside: putaside.*.jsonl")
         if times := sum(self._counters[PUT_OFF + by] for by in PutOffBy):

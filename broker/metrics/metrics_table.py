@@ -233,6 +233,8 @@ QUEUE_UNITS_REBUILT: Final = _counter("rocketmq_store_queue_units_rebuilt_total"
     "damaged consume queue units that were rebuilt from the commit log since the broker started")
 QUEUE_UNITS_LOST: Final = _counter("rocketmq_store_queue_units_lost_total",
     "damaged consume queue units for which the commit log has no record, since the broker started")
+LIGHT_QUEUES_UNWRITABLE: Final = _gauge("rocketmq_store_light_queues_unwritable",
+    "light queues whose files cannot be written; the newest messages of these wait")
 STORAGE_SIZE: Final = _gauge("rocketmq_storage_size_bytes",
     "used space of the partition of the store", STORAGE_LABELS)
 STORAGE_FLUSH_BEHIND: Final = _gauge("rocketmq_storage_flush_behind_bytes",

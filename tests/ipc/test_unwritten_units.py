@@ -178,3 +178,28 @@ def test_kills_between_the_steps(seed: int) -> None:
         assert after.begin == after.end
         assert after.has_room(CAPACITY)
         assert not after.has_room(CAPACITY + 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_units_that_cannot_be_written_go_round(seed: int) -> None:
+    """A reader sees them whenever it looks, though all others have overwritten the ring."""
+    lot = random.Random(seed)
+    memory = Memory(CAPACITY + MOST_OF_QUEUE)
+    stuck, first_entry, rounds = 0, 0, 0
+    for _ in range(1500):
+        units = memory.units
+        row = stuck if not lot.randrange(40) and units.count(stuck) < MOST_OF_QUEUE else 1
+        while not units.has_room(1):
+            if units.oldest_row() == stuck:
+                if units.begin >= first_entry:
+                    first_entry, rounds = units.move_to_end(stuck), rounds + 1
+                memory.check(memory.reader, stuck, lot.randint(0, memory.ends[stuck]))
+                units.drop_oldest()
+            else:
+                memory.drop_oldest()
+        memory.put(row)
+        for each in (stuck, 1):
+            memory.check(memory.reader, each, lot.randint(0, memory.ends[each]))
+        assert units.count(stuck) == memory.ends[stuck]
+    assert rounds > 10
+    assert memory.units.units_of(stuck) == (0, text(stuck, 0, memory.ends[stuck]))

@@ -22,6 +22,7 @@ from store.errors import DiskFullError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
 from store.light_queue_files import LightQueueFiles
+from store.light_queue_table import LightQueueTable
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unit_runs import UnitRun
@@ -54,7 +55,11 @@ class Side:
         )
         if isinstance(self.files, LightQueueFiles):
             self.files.defers = True
-        self.table = ConsumeQueueTable(self.files, table)
+        self.table = (
+            LightQueueTable(self.files, table)
+            if isinstance(self.files, LightQueueFiles)
+            else ConsumeQueueTable(self.files, table)
+        )
         config = MessageStoreConfig(
             store_path_root_dir=str(root.parent), mapped_file_size_consume_queue=FILE_SIZE
         )
@@ -63,14 +68,16 @@ class Side:
         self.reader = GenerationAwareReader(reader, rows)
 
     def write_out(self) -> None:
-        while self.write_units(self.units.end):
+        until = self.units.end
+        while self.write_units(until):
             pass
 
     def flush_queues(self, least_pages: int) -> int:
         return self.table.flush(least_pages)
 
     def unwritten_units(self) -> tuple[int, int]:
-        return self.units.end, self.units.begin
+        is_unwritable = isinstance(self.files, LightQueueFiles) and self.files.unwritable
+        return self.units.end, -1 if is_unwritable else self.units.begin
 
     def write_units(self, until: int) -> bool:
         return isinstance(self.files, LightQueueFiles) and self.files.write_out(
@@ -308,6 +315,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "ftruncate", full)
+        patched.setattr(os, "statvfs", full)
         with pytest.raises(DiskFullError):
             side.write_out()
         more = twins.run("%LMQ%b", CAPACITY)

@@ -20,6 +20,7 @@ from store.light_queue_files import LightQueueFiles
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from store.stored_units import CQ_UNIT_SIZE
+from store.unwritable_queues import UnwritableQueues
 from tests.store.test_default_message_store import FILE_SIZE, Life
 
 LIGHT = "%LMQ%a"
@@ -163,6 +164,7 @@ def test_a_store_that_is_killed_alone_comes_back_on_a_full_disk(
     life.store = life.new_store()
     with monkeypatch.context() as patched:
         patched.setattr(os, "makedirs", no_space)
+        patched.setattr(UnwritableQueues, "_has_room", lambda _self: False)
         life.store.open()
         life.store.start()
         life.put(1, LIGHT)
@@ -181,6 +183,7 @@ def test_a_stop_with_a_full_disk_is_recovered_from(
     found = units(life)
     with monkeypatch.context() as patched:
         patched.setattr(os, "makedirs", no_space)
+        patched.setattr(UnwritableQueues, "_has_room", lambda _self: False)
         life.stop()
     assert life.counters[STORE_STATE] == StoreState.STOPPED
     assert (life.config.root / "abort").exists()

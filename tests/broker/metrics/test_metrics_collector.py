@@ -30,6 +30,7 @@ from store.control_slots import (
     FENCE_COUNT,
     FENCED_BYTES,
     FLUSHED_OFFSET,
+    LIGHT_QUEUES_UNWRITABLE,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     PUT_OFF,
@@ -123,6 +124,12 @@ def test_queues_that_are_rebuilt(world: MetricsWorld) -> None:
     assert "2 consume queues" in world.collector.ready_detail()
     counters[QUEUES_REBUILDING] = 0
     assert world.collector.ready_detail() == ""
+
+
+def test_light_queues_that_cannot_be_written(world: MetricsWorld) -> None:
+    world.page.counters[LIGHT_QUEUES_UNWRITABLE] = 2
+    assert world.samples()["rocketmq_store_light_queues_unwritable"] == {(): 2}
+    assert "2 light queues cannot be written" in world.collector.ready_detail()
 
 
 def test_messages_that_wait_for_room(world: MetricsWorld) -> None:
