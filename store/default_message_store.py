@@ -8,7 +8,6 @@ start / shutdown of RocketMQ.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import logging
@@ -192,11 +191,9 @@ class DefaultMessageStore:
 
     def _close(self, writer_has_stopped: bool) -> None:
         derived = self._derived
-        with contextlib.suppress(DiskFullError):  # The flush says so.
-            # Of 100,000 light queues this takes longer than a service may for its end.
-            until, _ = derived.unwritten_units()
-            while derived.write_units(until):
-                pass
+        for each in self._services:
+            if isinstance(each, FlushConsumeQueueService):
+                each.write_in_time()
         results = [service.shutdown() for service in reversed(self._services)]
         units, written = derived.unwritten_units()
         results.append(units == written)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
-from store.errors import DiskFullError
+from store.errors import DiskFullError, FlushFailedError, StoreError
 from store.message_store_config import MessageStoreConfig
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ _MOST_GROWTH: Final = 1 << 30
 on, and in RocketMQ's minute a busy broker writes many GB."""
 
 _PAUSE_MS: Final = 0.2
+_STOP_MS: Final = 4_000
+"""For units of light queues at a stop: the supervisor kills who takes longer than 10 s with all."""
 
 
 class _Mark(NamedTuple):
@@ -89,6 +91,7 @@ class FlushConsumeQueueService(ServiceThread):
         self._earlier: _Mark | None = None
         """Of the last thorough flush."""
         self._is_due = begins_with_all
+        self._gives_up = False
 
     def step(self) -> None:
         """Wait one interval, then flush."""
@@ -96,8 +99,39 @@ class FlushConsumeQueueService(ServiceThread):
         if not self.stopped:
             self.flush_once()
 
+    def write_in_time(self) -> None:
+        """Before the services stop: of 100,000 light queues this takes longer than a service may
+        for its end, and of many more longer than a stop may. Then it ends like a kill. Thread of
+        who stops them."""
+        until, _ = self._queues.unwritten_units()
+        deadline_ms = self._clock.monotonic_ms() + _STOP_MS
+        try:
+            while self._queues.write_units(until):
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    self._give_up("they cannot be written in time")
+                    return
+        except FlushFailedError:
+            raise
+        except StoreError as error:
+            self._give_up(str(error))
+            return
+        if self._queues.unwritten_units()[1] < 0:
+            log.warning("some light queues cannot be written: the next start recovers the store")
+
+    def _give_up(self, why: str) -> None:
+        self._gives_up = True
+        all_units, in_files = self._queues.unwritten_units()
+        log.warning(
+            "%s units of light queues are left to the next start, which builds them from the log "
+            "as after a kill: %s",
+            all_units - max(in_files, 0),
+            why,
+        )
+
     def finish(self) -> None:
         """Before an orderly stop everything is flushed, or all that there is room for."""
+        if self._gives_up:
+            return
         try:
             self.flush_all()
         except DiskFullError as error:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ipc.clock import SystemClock
+from store import flush_consume_queue_service
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import STORE_STATE, StoreState
 from store.flush_consume_queue_service import FlushConsumeQueueService
@@ -190,3 +191,22 @@ def test_a_stop_with_a_full_disk_is_recovered_from(
     again = start(life.config.root)
     assert units(again) == found
     again.stop()
+
+
+def test_a_stop_that_would_take_too_long_leaves_the_rest_to_the_next_start(
+    life: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(flush_consume_queue_service, "_STOP_MS", 0)
+    topics = [f"%LMQ%{number}" for number in range(40)]
+    for topic in topics:
+        life.put(2, topic)
+    life.wait_dispatched()
+    found = [units(life, topic) for topic in topics]
+    life.stop()
+    assert "64 units of light queues are left to the next start" in caplog.text
+    assert (life.config.root / "abort").exists()
+    assert [topic for topic in topics if in_files(life, topic)] == topics[:8]
+    again = start(life.config.root)
+    assert [units(again, topic) for topic in topics] == found
+    again.stop()
+    assert check_store(again.config.root, hash_slots=100).errors == []
