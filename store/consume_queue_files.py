@@ -22,6 +22,7 @@ from store.descriptor_cache import DescriptorCache, FileKey
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
 from store.file_system_sync import FileSystemSync
 from store.mapped_file import NO_SPACE, file_name, find_start_offset, sync_directory
+from store.unwritable_queues import UnwritableQueues
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class ConsumeQueueFiles:
         self._mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         self._cache = DescriptorCache(open_files, self._open)
         self._file_system = FileSystemSync(root)
+        self.unwritable: Final = UnwritableQueues(root)
+        """Light queues; none in ordinary files."""
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -157,15 +160,7 @@ class ConsumeQueueFiles:
         return created
 
     def _create(self, key: FileKey) -> int:
-        path = self.path(*key)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(path, self._mode | os.O_CREAT, 0o644)
-        try:
-            os.ftruncate(fd, self.file_size)
-        except OSError:
-            os.close(fd)
-            os.unlink(path)
-            raise
+        fd = make_file(self.path(*key), self._mode, self.file_size)
         self._cache.put(key, fd)
         return fd
 
@@ -278,6 +273,36 @@ class ConsumeQueueFiles:
         """Close all descriptors; idempotent."""
         self._cache.close()
         self._file_system.close()
+
+
+def make_file(path: str, mode: int, size: int) -> int:
+    """A descriptor of a queue's file that was not there, in its full length. Raises OSError."""
+    flags = mode | os.O_CREAT | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        _make_directory(os.path.dirname(path))
+        fd = os.open(path, flags, 0o644)
+    try:
+        os.ftruncate(fd, size)
+    except OSError:
+        os.close(fd)
+        os.unlink(path)
+        raise
+    return fd
+
+
+def _make_directory(directory: str) -> None:
+    """Of a queue, whose topic's mostly is not there, either: os.makedirs looks at each name first,
+    which 100,000 light queues would feel."""
+    try:
+        os.mkdir(os.path.dirname(directory))
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory)
 
 
 def _write_error(topic: str, queue_id: int, position: int, error: OSError) -> StoreError:

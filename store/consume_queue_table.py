@@ -213,7 +213,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         found = []
         with self.lock:
             for queue in self._queues.values():
-                if self._is_unwritable(queue):
+                if (queue.topic, queue.queue_id) in self._files.unwritable:
                     continue
                 following = queue.repair.blank_out(low, high)
                 if following:
@@ -238,7 +238,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         with self.lock:
             for run in runs_of_units(records):
                 queue = self._queues.get((run.topic, run.queue_id))
-                if queue is not None and not self._is_unwritable(queue):
+                if queue is not None and (run.topic, run.queue_id) not in self._files.unwritable:
                     self._fill_blanks(queue, run, records.count)
 
     def _fill_blanks(self, queue: ConsumeQueue, run: UnitRun, most_missing: int) -> None:

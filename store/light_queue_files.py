@@ -19,16 +19,16 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from ipc.queue_table import QueueTableWriter
 from ipc.unwritten_units import MOST_OF_QUEUE, UNIT_SIZE
-from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles
+from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, make_file
 from store.errors import StoreError
 from store.lmq_places import is_lmq
-from store.unwritable_queues import UnwritableQueues
+from store.written_first_files import WrittenFirstFiles
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ MOST_NEW_FILES: Final = 8_192
 """Files that are still to be made, at 0.1 to 0.4 ms each: an orderly stop must not take long."""
 
 
-class LightQueueFiles(ConsumeQueueFiles):
+class LightQueueFiles(WrittenFirstFiles):
     """See the module."""
 
     def __init__(
@@ -62,7 +62,6 @@ class LightQueueFiles(ConsumeQueueFiles):
         again."""
         self._new_files = 0
         """Queues that wait with the first unit of a file."""
-        self.unwritable: Final = UnwritableQueues(root)
         self.on_written: Callable[[str, int, bool], None] = lambda _topic, _id, _created: None
         """Hears of each queue whose units are written, and whether a file may have been made."""
 
@@ -193,9 +192,9 @@ class LightQueueFiles(ConsumeQueueFiles):
         is_one_file = at + len(data) <= self.file_size
         is_done = is_one_file and self._write_once((topic, queue_id, position - at), at, data)
         # A write that fails may have made a file.
-        self.on_written(topic, queue_id, not is_done)
+        self.on_written(topic, queue_id, not at or not is_done)
         if not is_done:
-            super().write(topic, queue_id, position, memoryview(data))
+            ConsumeQueueFiles.write(self, topic, queue_id, position, memoryview(data))
         self._clear(row, queue_offset)
 
     def _clear(self, row: int, first: int) -> None:
@@ -204,27 +203,23 @@ class LightQueueFiles(ConsumeQueueFiles):
         self._new_files -= _begins_file(first, self.file_size)
 
     def _write_once(self, key: tuple[str, int, int], at: int, data: bytes) -> bool:
-        """Write to a file that is there, which is not kept open: its next turn is far off. False:
-        not done."""
+        """Write to a file that is not kept open: its next turn is far off. One that begins is made.
+        False: not done."""
         with contextlib.suppress(OSError):
-            fd = os.open(self.path(*key), os.O_WRONLY | os.O_CLOEXEC)
+            fd = self._open_once(key, is_new=not at)
             try:
                 return os.pwrite(fd, data, at) == len(data)
             finally:
                 os.close(fd)
         return False
 
+    def _open_once(self, key: tuple[str, int, int], *, is_new: bool) -> int:
+        if is_new:
+            with contextlib.suppress(FileExistsError):
+                return make_file(self.path(*key), os.O_WRONLY | os.O_EXCL, self.file_size)
+        return os.open(self.path(*key), os.O_WRONLY | os.O_CLOEXEC)
+
     # -- whatever else is done with a queue ----------------------------------------------------
-
-    def list_starts(self, topic: str, queue_id: int) -> tuple[list[int], bool]:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        return super().list_starts(topic, queue_id)
-
-    def marks(self, topic: str, queue_id: int, start: int) -> tuple[int, int]:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        return super().marks(topic, queue_id, start)
 
     def read(self, topic: str, queue_id: int, position: int, size: int) -> bytes:
         """See ConsumeQueueFiles. Writes nothing for units that there are."""
@@ -244,26 +239,6 @@ class LightQueueFiles(ConsumeQueueFiles):
         # A file that somebody has deleted or cut has less.
         is_joined = behind > 0 and position + len(in_file) == begin
         return in_file + data[:behind] if is_joined else in_file
-
-    def write(self, topic: str, queue_id: int, position: int, data: memoryview) -> bool:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        return super().write(topic, queue_id, position, data)
-
-    def make_whole(self, topic: str, queue_id: int, starts: Iterable[int]) -> int:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        return super().make_whole(topic, queue_id, starts)
-
-    def has_data_at(self, topic: str, queue_id: int, position: int) -> bool:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        return super().has_data_at(topic, queue_id, position)
-
-    def zero_from(self, topic: str, queue_id: int, position: int) -> None:
-        """See ConsumeQueueFiles."""
-        self._written(topic, queue_id)
-        super().zero_from(topic, queue_id, position)
 
     def delete(self, topic: str, queue_id: int, start: int) -> None:
         """See ConsumeQueueFiles. Units that belong into this file need not be written any more:

@@ -64,9 +64,6 @@ class LightQueueTable(ConsumeQueueTable):
 
     # -- queues that cannot be written ---------------------------------------------------------
 
-    def _is_unwritable(self, queue: ConsumeQueue) -> bool:
-        return isinstance(queue, LightQueue) and queue.unwritable is not None
-
     def unwritable_queues(self) -> list[LightQueue]:
         """Those that there are."""
         with self.lock:

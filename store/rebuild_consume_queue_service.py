@@ -166,7 +166,7 @@ class RebuildConsumeQueueService(ServiceThread):
         touched: dict[ConsumeQueue, None] = {}
         gaps: list[_Gap] = []
         for queue in queues:
-            if self._table.is_unwritable(queue):
+            if (queue.topic, queue.queue_id) in queue.files.unwritable:
                 continue
             touched[queue] = None
             with self._table.lock:
@@ -178,7 +178,7 @@ class RebuildConsumeQueueService(ServiceThread):
                 queue_found = self._table.find(topic, queue_id)
             if queue_found is None or queue_found in touched:
                 continue
-            if self._table.is_unwritable(queue_found):
+            if (topic, queue_id) in queue_found.files.unwritable:
                 continue
             with self._table.lock:
                 queue_found.make_files_whole()

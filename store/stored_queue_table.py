@@ -71,15 +71,6 @@ class StoredQueueTable(ABC, Generic[QueueT]):
         """Whether the queue is being built, and not to be published before it is whole."""
         return False
 
-    def _is_unwritable(self, queue: QueueT) -> bool:
-        """Whether nothing can be done with the queue's files now."""
-        return False
-
-    def is_unwritable(self, queue: QueueT) -> bool:
-        """The same for others."""
-        with self.lock:
-            return self._is_unwritable(queue)
-
     # -- queues --------------------------------------------------------------------------------
 
     def find(self, topic: str, queue_id: int) -> QueueT | None:
@@ -178,7 +169,10 @@ class StoredQueueTable(ABC, Generic[QueueT]):
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False
-            if self._is_unfinished(queue) or self._is_unwritable(queue):
+            if (
+                self._is_unfinished(queue)
+                or (queue.topic, queue.queue_id) in self._files.unwritable
+            ):
                 return False
             deleted = queue.delete_first_expired(min_phy_offset)
             if queue.correct_min_offset(min_phy_offset) or deleted or not queue.whole:
@@ -193,10 +187,12 @@ class StoredQueueTable(ABC, Generic[QueueT]):
         Returns how many queues were flushed. Raises FlushFailedError. Any one thread.
         """
         with self.lock:
+            unwritable = self._files.unwritable
             due = [
                 (queue, *queue.begin_flush())
                 for queue in self._dirty
-                if queue.bounds.dirty_pages() >= least_pages and not self._is_unwritable(queue)
+                if queue.bounds.dirty_pages() >= least_pages
+                and (queue.topic, queue.queue_id) not in unwritable
             ]
         if len(due) < _MANY_DUE or not self._files.sync_all():
             for queue, starts, names_unsynced, _ in due:

@@ -1,8 +1,8 @@
 """UnwritableQueues: light queues whose files cannot be written, while all others go on.
 
-In process `store`, part of LightQueueFiles, under the lock of ConsumeQueueTable. There are as many
-light queues as there are clients: one whose directory is a file, or whose blocks are bad, must not
-hold up the others, which share the memory of unwritten units with it. Such a queue keeps there what
+In process `store`, part of ConsumeQueueFiles, under the lock of ConsumeQueueTable. There are as
+many light queues as clients: one whose directory is a file, or whose blocks are bad, must not hold
+up the others, which share the memory of unwritten units with it. Such a queue keeps there what
 it has (MOST_OF_QUEUE units), gets no further ones, and is tried again
 (RebuildConsumeQueueService), which then looks for the others in the log. As long as there is one,
 the checkpoint stays where it is, so that a recovery looks as far back. Of more than MOST_MOVED
@@ -68,6 +68,9 @@ class UnwritableQueues:
 
     def __iter__(self) -> Iterator[QueueName]:
         return iter(list(self._queues))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._queues
 
     def find(self, name: QueueName) -> UnwritableQueue | None:
         """None: the queue can be written, as far as is known."""

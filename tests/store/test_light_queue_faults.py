@@ -38,7 +38,7 @@ def no_space(*_: object, **__: object) -> int:
 
 
 def fill_disk(patched: pytest.MonkeyPatch) -> None:
-    for name in ("ftruncate", "pwrite", "makedirs", "statvfs"):
+    for name in ("ftruncate", "pwrite", "makedirs", "mkdir", "statvfs"):
         patched.setattr(os, name, no_space)
 
 

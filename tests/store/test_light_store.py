@@ -164,7 +164,7 @@ def test_a_store_that_is_killed_alone_comes_back_on_a_full_disk(
     end_killed_store(life, monkeypatch)
     life.store = life.new_store()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "makedirs", no_space)
+        patched.setattr(os, "mkdir", no_space)
         patched.setattr(UnwritableQueues, "_has_room", lambda _self: False)
         life.store.open()
         life.store.start()
@@ -183,7 +183,7 @@ def test_a_stop_with_a_full_disk_is_recovered_from(
     life.wait_dispatched()
     found = units(life)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "makedirs", no_space)
+        patched.setattr(os, "mkdir", no_space)
         patched.setattr(UnwritableQueues, "_has_room", lambda _self: False)
         life.stop()
     assert life.counters[STORE_STATE] == StoreState.STOPPED
