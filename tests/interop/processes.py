@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.our_broker import is_running, stands_still
+from tests.support.our_broker import stands_still
 from tests.support.program import ForkedProgram, start_program
 from tests.support.stolen_time import OwnTime
+from tools.chaos.processes import is_running
 
 _POLL_S = 0.02
 
@@ -29,7 +30,7 @@ class PeerError(Exception):
 
 
 def wait_until(
-    condition: Callable[[], bool], what: str, timeout_s: float = 30.0, poll_s: float = _POLL_S
+    condition: Callable[[], object], what: str, timeout_s: float = 30.0, poll_s: float = _POLL_S
 ) -> None:
     """Poll `condition` until it holds; raises PeerError naming `what` after `timeout_s` of the
     machine's own time.
@@ -156,7 +157,7 @@ class ServerProcess:
                 self.kill()
                 message = f"{self.name} did not stop within {timeout_s:.0f} s of SIGTERM\n{tail}"
                 raise PeerError(message) from None
-        status = self._popen.returncode
+        status = self._popen.wait()
         self._forget()
         return status
 

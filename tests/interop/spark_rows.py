@@ -35,7 +35,7 @@ from tests.interop.driver import Entry
 
 
 def read_rows(
-    namesrv: str, topic: str, filters: list[Filter] | None = None, **options: str
+    namesrv: str, topic: str, filters: list[Filter] | None = None, /, **options: str
 ) -> list[dict[str, Any]]:
     """The rows of a topic; `filters` that the reader does not take over are an error."""
     source = RocketmqSource({"nameServers": namesrv, "topic": topic, **options})
@@ -60,7 +60,7 @@ def read_lags(namesrv: str, group: str = "", **options: str) -> list[dict[str, A
 
 
 def read_entries(
-    namesrv: str, topic: str, filters: list[Filter] | None = None, **options: str
+    namesrv: str, topic: str, filters: list[Filter] | None = None, /, **options: str
 ) -> list[Entry]:
     """The same as entries of a consumer's ledger."""
     return [_entry(row) for row in read_rows(namesrv, topic, filters, **options)]

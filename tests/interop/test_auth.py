@@ -344,7 +344,7 @@ def lite_requests(client_id: str) -> list[tuple[int, dict[str, str], Any]]:
     now_ms = str(int(time.time() * 1000))
     sent = {"a": "p", "b": PARENT, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": now_ms}
     sent |= {"h": "0", "i": "__LITE_TOPIC\x01s1\x02", "j": "0", "k": "false", "m": "false"}
-    change = {"action": "PARTIAL_ADD", "clientId": client_id, "group": LITE_GROUP}
+    change: dict[str, Any] = {"action": "PARTIAL_ADD", "clientId": client_id, "group": LITE_GROUP}
     change |= {"topic": PARENT, "liteTopicSet": ["none"], "version": 0}
     where = {"consumerGroup": LITE_GROUP, "topic": PARENT}
     popped = {"clientId": client_id, "maxMsgNum": "32", "invisibleTime": "60000", "pollTime": "0"}

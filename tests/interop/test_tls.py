@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,7 @@ def test_spark_reads_with_a_certificate(known: Client, guarded: Guarded) -> None
     consumer = known.push(topic)
     consumer.wait_for(20)
     for of in (consumer.group, ""):
-        wait_until(lambda of=of: _consumed(known, topic, of, files) == 20, "its progress")
+        wait_until(partial(_has_consumed_all, known, topic, of, files), "its progress")
     for given in ({}, {"tls": "true"}, {"tlsTrustCertFile": str(guarded.server.certificate)}):
         with pytest.raises(NoNameServerError):
             read_entries(known.namesrv, topic, **given)
@@ -154,10 +155,11 @@ def test_spark_reads_with_a_certificate(known: Client, guarded: Guarded) -> None
             read_lags(known.namesrv, **given)
 
 
-def _consumed(known: Client, topic: str, group: str, files: dict[str, str]) -> int:
-    """Of one group, or of all; from the format `rocketmq_lag`."""
+def _has_consumed_all(known: Client, topic: str, group: str, files: dict[str, str]) -> bool:
+    """The 20 messages: one group, or all; from the format `rocketmq_lag`."""
     rows = read_lags(known.namesrv, group, topics=topic, **files)
-    return sum(row["consumer_offset"] for row in rows if not row["is_retry"])
+    consumed: int = sum(row["consumer_offset"] for row in rows if not row["is_retry"])
+    return consumed == 20
 
 
 def test_large_messages_pass(known: Client) -> None:
