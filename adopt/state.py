@@ -80,6 +80,9 @@ class AdoptionState(msgspec.Struct, kw_only=True):
         )
 
 
+_read: Final = msgspec.json.Decoder(AdoptionState).decode
+
+
 def new_state(
     facts: StoreFacts,
     direction: str,
@@ -130,7 +133,7 @@ def load_state(target: Path) -> AdoptionState | None:
     """None: nothing was begun. Raises StoreError."""
     path = target / ADOPTION_NAME
     try:
-        state = msgspec.json.decode(read_plain(path, _MAX_FILE), type=AdoptionState)
+        state = _read(read_plain(path, _MAX_FILE))
     except FileNotFoundError:
         return None
     except (UnicodeError, RecursionError, msgspec.DecodeError) as error:

@@ -30,10 +30,13 @@ class KnownSetting(msgspec.Struct, frozen=True):
     java5: str | None
 
 
+_read: Final = msgspec.json.Decoder(dict[str, KnownSetting]).decode
+
+
 @functools.cache
 def known_settings() -> dict[str, KnownSetting]:
     """All keys of this project's broker."""
-    return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, KnownSetting])
+    return _read(_FILE.read_bytes())
 
 
 def find_known(broker: BrokerSeen, key: str) -> KnownSetting | None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from remoting.shared_decoders import decoder_of
+from remoting.shared_decoders import decoder_of, learnt
 
 MAX_SUMMARY: Final = 64 << 20
 MAX_SERVED: Final = 256 << 20
@@ -71,6 +71,9 @@ class _Summary(msgspec.Struct, gc=False):
     groups: list[_GroupRow] = []
     replicas: list[_ReplicaRow] = []
     window_days: list[int] = []
+
+
+_SUMMARY: Final = learnt(_Summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +193,11 @@ def _read(path: Path, date: str) -> Day:
 def _decoded(content: bytes) -> _Summary:
     """A name may have half a surrogate pair, which msgspec does not read."""
     try:
-        return decoder_of(_Summary).decode(content)
+        return decoder_of(_SUMMARY).decode(content)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, ValueError):
-        return msgspec.convert(json.loads(content), _Summary)
+        return msgspec.convert(json.loads(content), _SUMMARY)
 
 
 def _budget(row: _ReplicaRow, days: int) -> ReplicaBudget:

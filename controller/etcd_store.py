@@ -44,6 +44,7 @@ MOST_GROUPS: Final = 10_000
 _MOST_LEADER_BYTES: Final = 4_096
 _ANY_VERSION: Final = 0
 """The version inside of a value: the key's counts."""
+_read_leader: Final = msgspec.json.Decoder(Leader).decode
 
 
 class LeaderSeen(NamedTuple):
@@ -237,7 +238,7 @@ class EtcdStore:
         leader = None
         if len(found.value) <= _MOST_LEADER_BYTES:
             try:
-                leader = msgspec.json.decode(found.value, type=Leader)
+                leader = _read_leader(found.value)
             except msgspec.MsgspecError:
                 leader = None
         if leader is not None and holds_control(leader.id + leader.address):

@@ -53,6 +53,7 @@ _MAX_TIMEOUT_MS: Final = 600_000
 _DEFAULT_TIMEOUT_MS: Final = 10_000
 _LOWEST_PRIORITY: Final = 2**31 - 1
 _EMPTY_ID: Final = "Heart beat with empty brokerId"
+_read_names: Final = msgspec.json.Decoder(list[str]).decode
 
 _Fields = Mapping[str, str]
 
@@ -190,7 +191,7 @@ def broker_names_of(command: RemotingCommand) -> list[str]:
     if len(command.body) > _MAX_NAMES_BODY:
         raise _refused(f"a body of {len(command.body)} bytes is no list of broker names")
     try:
-        return msgspec.json.decode(command.body, type=list[str])
+        return _read_names(command.body)
     except msgspec.MsgspecError as error:
         raise _refused(f"the body is no list of broker names: {error}") from error
 

@@ -27,6 +27,8 @@ from ipc.clock import Clock
 log = logging.getLogger(__name__)
 
 MOST_UNAWAITED: Final = 8
+_read_lent: Final = msgspec.json.Decoder(Lent).decode
+_read_recall: Final = msgspec.json.Decoder(Recall).decode
 
 
 class Watcher(Protocol):
@@ -104,12 +106,12 @@ class LinkBorrower:
         fds = _descriptors(ancillary)
         try:
             if fds:
-                self._take(msgspec.json.decode(packet, type=Lent), fds.pop())
+                self._take(_read_lent(packet), fds.pop())
             elif flags & socket.MSG_CTRUNC:
                 # No descriptor is left here.
-                self._return(msgspec.json.decode(packet, type=Lent).unused())
+                self._return(_read_lent(packet).unused())
             elif packet:
-                self._recalled(msgspec.json.decode(packet, type=Recall))
+                self._recalled(_read_recall(packet))
         finally:
             for fd in fds:
                 os.close(fd)

@@ -35,6 +35,8 @@ from ha.transport import PlainTransport
 from ipc.clock import Clock
 from ipc.control_page import ENDS, STARTS, ControlPage, ProcessIndex
 
+_read_returned: Final = msgspec.json.Decoder(Returned).decode
+
 
 class LentReports(Protocol):
     """Who is told of what a lent connection acknowledges: GroupTransferService."""
@@ -135,7 +137,7 @@ class LinkLender:
         except BlockingIOError:
             packet = b""
         if packet:
-            found = msgspec.json.decode(packet, type=Returned)
+            found = _read_returned(packet)
             if found.number == self._number:
                 self._end(found)
                 return found

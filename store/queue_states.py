@@ -55,6 +55,10 @@ class QueueStates(msgspec.Struct, kw_only=True):
         return self.queues.get(topic, {}).get(queue_id)
 
 
+_read_states: Final = msgspec.json.Decoder(QueueStates).decode
+_read_deleted: Final = msgspec.json.Decoder(tuple[str, int]).decode
+
+
 def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset: int) -> None:
     """Write all states; the queues are flushed and nobody changes them any more. A failure is
     logged: the next start takes longer."""
@@ -74,7 +78,7 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
 def load_queue_states(path: Path) -> QueueStates:
     """The states of the last stop; none when there are none or they cannot be read."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=QueueStates)
+        found = _read_states(path.read_bytes())
     except FileNotFoundError:
         return QueueStates()
     except (OSError, UnicodeError, RecursionError, msgspec.DecodeError) as error:
@@ -112,6 +116,6 @@ def _load_deleted(path: Path) -> Iterator[tuple[str, int]]:
         return
     for line in lines:
         try:
-            yield msgspec.json.decode(line, type=tuple[str, int])
+            yield _read_deleted(line)
         except (UnicodeError, RecursionError, msgspec.DecodeError) as error:
             log.warning("%s: a line is not valid (%s): ignored", path, error)

@@ -445,6 +445,75 @@ def test_some_libraries_have_one_place() -> None:
     assert wrong == []
 
 
+def test_types_are_learnt_by_one_thread() -> None:
+    """Two threads that are the first to decode a type end the process: shared_decoders.py."""
+    wrong = [
+        f"{module.name}, line {line}: {why}"
+        for module in modules()
+        if "msgspec" in module.imports() and module.name != "remoting.shared_decoders"
+        for line, why in uses_that_learn(module.tree)
+    ]
+    assert wrong == []
+
+
+def uses_that_learn(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Calls within functions that may be the first use of a type, and what to do instead."""
+    known = {
+        ast.unparse(target)
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call)
+        for target in [node.target]
+        if ast.unparse(node.value.func) == "learnt"
+    }
+    for inner in functions_of(tree):
+        for node in ast.walk(inner):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            name = ast.unparse(node.func).removeprefix("msgspec.")
+            given = [ast.unparse(each) for each in (*node.args, *(k.value for k in node.keywords))]
+            if name in {f"{form}.Decoder" for form in FORMS} and given:
+                yield node.lineno, "make the decoder at the import, or by decoder_of"
+            if name in {f"{form}.decode" for form in FORMS} and (
+                any(keyword.arg in (None, "type") for keyword in node.keywords)
+            ):
+                yield node.lineno, "decode by a decoder that is made at the import"
+            if name == "convert" and not known.intersection(given[1:]):
+                yield node.lineno, "convert to a type that is learnt at the import"
+
+
+FORMS = ("json", "msgpack", "yaml", "toml")
+"""Of msgspec."""
+
+
+def functions_of(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every function and lambda that is within no other."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+        else:
+            todo.extend(ast.iter_child_nodes(node))
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("    return msgspec.json.decode(data, type=Kind)", 1),
+        ("    return msgspec.json.decode(data)", 0),
+        ("    return msgspec.json.Decoder(Kind).decode(data)", 1),
+        ("    return msgspec.json.Decoder(type=Kind, strict=False).decode(data)", 1),
+        ("    return msgspec.convert(data, Kind)", 1),
+        ("    return msgspec.convert(data, KNOWN, strict=False)", 0),
+        ("    return msgspec.convert(data, type=KNOWN)", 0),
+        ("    return [lambda: msgspec.msgpack.decode(data, type=Kind)]", 1),
+    ],
+)
+def test_uses_that_learn(line: str, count: int) -> None:
+    text = f"KNOWN: Final = learnt(Kind)\nread: Final = json.Decoder(Kind)\ndef read():\n{line}\n"
+    assert len(list(uses_that_learn(ast.parse(text)))) == count
+
+
 def test_every_imported_library_is_declared() -> None:
     options, extras = setup_cfg()["options"], setup_cfg()["options.extras_require"]
     text = "\n".join([options["install_requires"], *extras.values()])

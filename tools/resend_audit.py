@@ -63,6 +63,9 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The offset id that the copy has; also of one that is stored, but not as safely as asked."""
 
 
+_read_line: Final = msgspec.json.Decoder(AuditLine).decode
+
+
 @dataclass(frozen=True, slots=True)
 class ToldLetters:
     """A group's letters that the file knows, each with the last line that says so."""
@@ -139,12 +142,11 @@ class ResendAudit:
         return ToldLetters(resent, unsure)
 
     def _lines(self) -> Iterator[AuditLine]:
-        decoder = msgspec.json.Decoder(AuditLine)
         try:
             with self.path.open("rb") as file:
                 for text in file:
                     try:
-                        yield decoder.decode(text)
+                        yield _read_line(text)
                     except (msgspec.DecodeError, UnicodeDecodeError):
                         continue
         except FileNotFoundError:

@@ -29,6 +29,7 @@ _MODULE: Final = "broker.processes.contained"
 _HOME: Final = Path(__file__).resolve().parents[2]
 _LONGEST_STATUS: Final = 64 << 10
 _STOP_S: Final = 20.0
+_read_status: Final = msgspec.json.Decoder(BrokerStatus).decode
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s."""
 CLEAN_ENDS: Final = (0, -signal.SIGTERM)
 """Exit codes of a broker that was asked to stop; the second before it has opened anything."""
@@ -111,7 +112,7 @@ class ContainedBroker:
             if not part:
                 return BrokerStatus()
             received += part
-        return msgspec.json.decode(received, type=BrokerStatus)
+        return _read_status(received)
 
     def exit_code(self) -> int | None:
         """None while it runs; a signal's number, negative."""

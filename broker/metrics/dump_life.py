@@ -29,11 +29,14 @@ class PastLife(msgspec.Struct, frozen=True):
     boot: str
 
 
+_read: Final = msgspec.json.Decoder(PastLife).decode
+
+
 def read_past_life(path: Path) -> PastLife | None:
     """None where no life has written a line. Raises OSError, and msgspec.DecodeError for a damaged
     file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PastLife)
+        return _read(path.read_bytes())
     except FileNotFoundError:
         return None
 

@@ -83,6 +83,9 @@ class Mark(msgspec.Struct, frozen=True):
     """line_digest of the line; not a field of it."""
 
 
+_read_mark: Final = msgspec.json.Decoder(Mark).decode
+
+
 def line_digest(line: bytes) -> str:
     """SHA-256 of a line's bytes without its line break, 64 hexadecimal digits."""
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
@@ -354,7 +357,7 @@ def _last_mark_of(life: list[DumpFile]) -> Mark | None:
     for file in sorted(life, key=lambda file: file.seq, reverse=True):
         line = _last_line(file)
         if line is not None:
-            mark = msgspec.json.decode(line, type=Mark)
+            mark = _read_mark(line)
             return msgspec.structs.replace(mark, digest=line_digest(line))
     return None
 

@@ -46,6 +46,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _ORPHAN_STOP_S: Final = 10.0
 _STORE_POLL_S: Final = 0.01
 _MOST_SIGNALS: Final = 4096
+_read_boot_info: Final = msgspec.json.Decoder(BootInfo).decode
 
 
 class Child:
@@ -195,7 +196,7 @@ def _die_with_parent(boot: BootInfo) -> None:
 def read_boot_info(fd: int) -> BootInfo:
     """The boot information of this process, from its memfd."""
     size = os.fstat(fd).st_size
-    return msgspec.json.decode(os.pread(fd, size, 0), type=BootInfo)
+    return _read_boot_info(os.pread(fd, size, 0))
 
 
 def run_child(main: Callable[[Child], None], boot_fd: int | None = None) -> None:

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import setproctitle
@@ -36,10 +37,12 @@ from store.errors import StoreError
 
 log = logging.getLogger("broker.container")
 
+_read_info: Final = msgspec.json.Decoder(ContainedInfo).decode
+
 
 def main(fd: int) -> int:
     """Run the broker described by the memfd; returns its exit code, bin/mqbroker's."""
-    info = msgspec.json.decode(os.pread(fd, os.fstat(fd).st_size, 0), type=ContainedInfo)
+    info = _read_info(os.pread(fd, os.fstat(fd).st_size, 0))
     os.close(fd)
     status = _StatusPipe(info.status_fd)
     try:

@@ -20,11 +20,13 @@ from remoting.header_numbers import plain_numbers
 from remoting.logic_queue import PullPlace
 from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.shared_decoders import learnt
 
 _NAMES: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
 _ANSWER: Final = JsonAnswer(dict.fromkeys(_NAMES, b'"%d"'), remark=True)
 _BINARY_ANSWER: Final = BinaryAnswer(dict.fromkeys(_NAMES, b"%d"), remark=True)
 """Values of both: code, suggestWhichBrokerId, the three offsets, opaque, remark."""
+_HEADER: Final = learnt(PullHeader)
 
 
 def pull_template(serialize_type: SerializeType) -> AnswerTemplate:
@@ -39,7 +41,7 @@ def pull_header_of(request: RemotingCommand) -> PullHeader:
             raise HeaderError("PullMessageRequestHeader", field, "is missing")
     fields = plain_numbers("PullMessageRequestHeader", request.ext_fields, PULL_NUMBERS)
     try:
-        header = msgspec.convert(fields, PullHeader, strict=False)
+        header = msgspec.convert(fields, _HEADER, strict=False)
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].strip("`")
         raise HeaderError("PullMessageRequestHeader", field, str(error)) from error

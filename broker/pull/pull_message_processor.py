@@ -38,10 +38,7 @@ from broker.pull.pull_parts import PullParts
 from broker.pull.pull_read import PullRead, read_outside
 from broker.pull.pull_settings import PullSettings
 from broker.pull.pull_start import PullStart
-from broker.pull.pull_subscription import (
-    PullSubscriptions,
-    forbidden,
-)
+from broker.pull.pull_subscription import PullSubscriptions, forbidden
 from broker.pull.unit_chooser import QueuePlace
 from broker.store_access.pages_ahead import PagesAhead, PagesMissingError
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
@@ -54,6 +51,7 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.rocketmq_serializable import find_plain_header
+from remoting.shared_decoders import learnt
 from store.get_message_status import find_outside
 
 PULL_PREFIX: Final = b'{"code":11,'
@@ -65,6 +63,7 @@ _LONGEST_HOLD_MS: Final = 3_600_000
 """RocketMQ's clients ask for 20 s; without a limit a peer could have each pull noted for good."""
 
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
+_HEADER: Final = learnt(PullHeader)
 
 
 class PullMessageProcessor:
@@ -138,7 +137,7 @@ class PullMessageProcessor:
         if read is None or read.flag:
             return False
         try:
-            header_fields = msgspec.convert(read.ext_fields, PullHeader, strict=False)
+            header_fields = msgspec.convert(read.ext_fields, _HEADER, strict=False)
         except msgspec.ValidationError:
             return False
         return self._serve(

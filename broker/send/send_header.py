@@ -20,6 +20,7 @@ from remoting.header_numbers import plain_numbers
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.rocketmq_serializable import find_plain_header
+from remoting.shared_decoders import learnt
 from remoting.typed_numbers import Int32, Int64
 
 V1_NAMES: Final = {
@@ -99,12 +100,13 @@ def _renamed(base: type[msgspec.Struct], **types: object) -> type[msgspec.Struct
     return msgspec.defstruct("V1", fields, bases=(base,), rename=V2_NAMES.get, gc=False)
 
 
-_V1Header: Final = _renamed(SendHeader)
+_HEADER: Final = learnt(SendHeader)
+_V1_HEADER: Final = learnt(_renamed(SendHeader))
 decode_send_frame: Final = msgspec.json.Decoder(SendFrame, strict=False).decode
 decode_v1_frame: Final = cast(
     "Callable[[bytes], SendFrame]",
     msgspec.json.Decoder(
-        _renamed(SendFrame, code=Literal[10], extFields=_V1Header), strict=False
+        _renamed(SendFrame, code=Literal[10], extFields=_V1_HEADER), strict=False
     ).decode,
 )
 decode_batch_frame: Final = cast(
@@ -122,11 +124,12 @@ def decode_binary_frame(header: bytes) -> BinarySendFrame:
     """A binary header of code 10, 310 or 320. Raises msgspec.ValidationError for one that is not
     plain."""
     read = find_plain_header(header)
-    is_v1 = read is not None and read.code == RequestCode.SEND_MESSAGE
-    kind = _V1Header if is_v1 else SendHeader
     if read is None:
         raise msgspec.ValidationError("not plain")
-    fields = cast("SendHeader", msgspec.convert(read.ext_fields, kind, strict=False))
+    if read.code == RequestCode.SEND_MESSAGE:
+        fields = cast("SendHeader", msgspec.convert(read.ext_fields, _V1_HEADER, strict=False))
+    else:
+        fields = msgspec.convert(read.ext_fields, _HEADER, strict=False)
     return BinarySendFrame(cast("Literal[310]", read.code), read.opaque, fields, read.flag)
 
 
@@ -147,7 +150,7 @@ def send_header_of(request: RemotingCommand) -> SendHeader:
         if name in fields
     }
     try:
-        return msgspec.convert(fields, SendHeader, strict=False)
+        return msgspec.convert(fields, _HEADER, strict=False)
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].strip("`")
         name = V2_NAMES.get(field, field)

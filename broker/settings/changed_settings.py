@@ -15,10 +15,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 _LENGTH = struct.Struct(">i")
+_read_table: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class ChangedSettings:
@@ -43,4 +45,4 @@ class ChangedSettings:
         if len(head) < _LENGTH.size:
             return {}
         (length,) = _LENGTH.unpack(head)
-        return msgspec.json.decode(os.pread(self._fd, length, _LENGTH.size), type=dict[str, str])
+        return _read_table(os.pread(self._fd, length, _LENGTH.size))

@@ -57,6 +57,7 @@ _TIMES: Final = ("masterAskedAt", "masterSilentSince", "tablesCopiedAt", "writte
 _LAST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no later time can be shown."""
 _LARGEST: Final = 2**63 - 1
+_read_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ class PromotionOutlook(NamedTuple):
 def read_state(path: Path) -> ReplicaState | None:
     """Read the file; None if it does not exist. Raises StoreError naming it."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        found = _read_object(path.read_bytes())
         found.setdefault("tablesCopiedAt", _UNKNOWN)
         known = {item.name: found[item.name] for item in fields(ReplicaState)}
     except FileNotFoundError:

@@ -74,6 +74,7 @@ class _Head(msgspec.Struct, gc=False):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Head)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 def stretches_of_file(
@@ -172,7 +173,7 @@ def _is_torn(reader: LineReader) -> bool:
 
 def _is_json(text: bytes) -> bool:
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)
+        _RAW.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
     return True

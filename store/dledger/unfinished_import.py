@@ -29,6 +29,7 @@ REPORT_NAME: Final = "adoption.json"
 QUEUES_NAME: Final = "imported_queues.json"
 QueueEnd = tuple[str, int, int]
 """Topic, queue id, the first queue offset that is free."""
+_read_ends: Final = msgspec.json.Decoder(list[QueueEnd]).decode
 
 
 def mark_unfinished(root: Path, source: Path) -> None:
@@ -89,7 +90,7 @@ def take_over_queue_ends(
 
 def _load_queue_ends(path: Path) -> list[QueueEnd]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[QueueEnd])
+        return _read_ends(path.read_bytes())
     except (UnicodeError, RecursionError, msgspec.DecodeError) as error:
         raise StoreError(
             f"{path}: not valid ({error}); import again, or remove it: then queues without "

@@ -6,13 +6,15 @@ import subprocess
 import sys
 
 import msgspec
+import pytest
 
 from conf.installation import INSTALL_DIRECTORY
 from remoting.shared_decoders import decoder_of
 
 _RACE = '''
 import sys, threading, types
-from remoting.shared_decoders import decoder_of
+import msgspec
+from remoting.shared_decoders import decoder_of, learnt
 
 SOURCE = """from __future__ import annotations
 import msgspec
@@ -29,12 +31,18 @@ for number in range(100):
     module = types.ModuleType(f"race{number}")
     sys.modules[module.__name__] = module
     exec(compile(SOURCE, module.__name__, "exec"), module.__dict__)
+    if sys.argv[1] == "convert":
+        learnt(module.Outer)
     barrier = threading.Barrier(3)
 
     def decode():
         barrier.wait()
         for _ in range(3):
-            assert decoder_of(module.Outer).decode(TEXT).inner[0].text == "x"
+            if sys.argv[1] == "convert":
+                read = msgspec.convert(msgspec.json.decode(TEXT), module.Outer)
+            else:
+                read = decoder_of(module.Outer).decode(TEXT)
+            assert read.inner[0].text == "x"
 
     threads = [threading.Thread(target=decode) for _ in range(3)]
     [thread.start() for thread in threads]
@@ -47,8 +55,9 @@ class Numbers(msgspec.Struct):
     number: int
 
 
-def test_many_threads_that_are_the_first() -> None:
-    command = [sys.executable, "-c", _RACE]
+@pytest.mark.parametrize("how", ["decode", "convert"])
+def test_many_threads_that_are_the_first(how: str) -> None:
+    command = [sys.executable, "-c", _RACE, how]
     done = subprocess.run(
         command, cwd=INSTALL_DIRECTORY, capture_output=True, text=True, check=False
     )
