@@ -10,6 +10,7 @@ Tested by tests/spark/sources/test_cluster.py.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -52,13 +53,14 @@ from spark.sources.errors import (
     UnavailableError,
 )
 from spark.sources.options import Connection, TlsFiles
+from spark.sources.patience import Patience
 from store.closing import Closing
 from tools.admin_client import MASTER_ID, PERM_WRITE, AdminClient, NameServers, unknown
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_puller import PULL_STATUS, TOOLS_GROUP, pull_header, readable_queues
 
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 2.0
+log = logging.getLogger(__name__)
+
 PULL_COUNT: Final = 1024
 """Messages that a pull asks for; brokers have limits of their own, 32 by default."""
 MOST_QUEUES: Final = 100_000
@@ -77,6 +79,7 @@ _TLS_OPTIONS: Final = {
 """RocketMQ's settings, by which errors name a file, and the options that give it here."""
 
 _Header = TypeVar("_Header", bound=CommandCustomHeader)
+_Asked = TypeVar("_Asked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +136,34 @@ class Cluster(Closing):
     # -- routes --------------------------------------------------------------------------------
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRouteData:
-        """The topic's route; `fresh`: asked again. NoTopicError, NoNameServerError."""
+        """The topic's route; `fresh`: asked again, for as long as `patiently` does. NoTopicError,
+        NoNameServerError."""
         if fresh or topic not in self._routes:
-            with self._told(f"topic {topic}"):
-                found = self.admin.find_route(topic)
-                if found is None:
-                    raise NoTopicError(self._unknown_topic(topic))
-                _check_size(found, topic)
-            self._routes[topic] = found
+            self.patiently(f"topic {topic}", lambda: self._ask_route(topic))
         return self._routes[topic]
+
+    def _ask_route(self, topic: str) -> None:
+        found = self.admin.find_route(topic)
+        if found is None:
+            raise NoTopicError(self._unknown_topic(topic))
+        _check_size(found, topic)
+        self._routes[topic] = found
+
+    def patiently(self, what: str, ask: Callable[[], _Asked]) -> _Asked:
+        """What name servers answer; while none of them does, they are asked for `retry_ms`, as a
+        broker is. SourceError: a NoNameServerError says of each why it did not answer."""
+        retry_ms = self.connection.retry_ms
+        patience = Patience(retry_ms, self.pause)
+        while True:
+            try:
+                with self._told(what):
+                    return ask()
+            except NoNameServerError as error:
+                text = f"{error}; asked for {retry_ms} ms (option retryMs)"
+                if not patience.has_waited():
+                    log.warning("%s; asked again for %s ms (option retryMs)", error, retry_ms)
+            if not patience.wait():
+                raise NoNameServerError(text)
 
     def _unknown_topic(self, topic: str) -> str:
         try:
@@ -260,19 +282,16 @@ class Cluster(Closing):
     ) -> Answer:
         """The answer of the queue's broker name: master, else slave. UnavailableError when nobody
         of it answered for `retry_ms`."""
-        deadline = time.monotonic() + self.connection.retry_ms / 1000
-        pause_s = FIRST_PAUSE_S
+        patience = Patience(self.connection.retry_ms, self.pause)
         while True:
             found, failures = self._ask_members(queue, code, header, accept, body)
             if found is not None:
                 return found
-            if time.monotonic() + pause_s > deadline:
+            if not patience.wait():
                 raise UnavailableError(
                     f"broker {queue.broker_name} of topic {queue.topic}: no answer for "
                     f"{self.connection.retry_ms} ms (option retryMs): {'; '.join(failures)}"
                 )
-            self.pause(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             self.refresh(queue.topic)
 
     def _ask_members(
@@ -312,7 +331,8 @@ class Cluster(Closing):
         """Ask for the route again. One that cannot be had now, in the middle of a failover, stays
         as it was."""
         try:
-            self.route(topic, fresh=True)
+            with self._told(f"topic {topic}"):
+                self._ask_route(topic)
         except (NoTopicError, NoNameServerError):
             return
 

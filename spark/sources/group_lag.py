@@ -32,14 +32,13 @@ from remoting.response_code import ResponseCode
 from spark.sources.cluster import Cluster, refusal
 from spark.sources.errors import (
     DamagedMessageError,
-    NoNameServerError,
     OptionError,
     SourceError,
     UnavailableError,
 )
 from spark.sources.rows import split_records
 from tools.admin_client import unknown
-from tools.errors import AdminError, BrokerAnswerError
+from tools.errors import BrokerAnswerError
 
 RETRY_PREFIX: Final = "%RETRY%"
 STATS_TIMEOUT_MS: Final = 50_000
@@ -220,14 +219,7 @@ class BrokerScan:
 def broker_names(cluster: Cluster, of_cluster: str | None) -> list[BrokerName]:
     """All broker names of a cluster, or of all. SourceError."""
     what = "the brokers of the cluster"
-    try:
-        brokers = cluster.admin.brokers()
-    except BrokerAnswerError as error:
-        raise refusal(error, what, cluster.connection) from None
-    except RequestError as error:
-        raise DamagedMessageError(f"{what}: an answer cannot be read: {error}") from None
-    except AdminError as error:
-        raise NoNameServerError(f"{what}: {error}") from None
+    brokers = cluster.patiently(what, cluster.admin.brokers)
     known = {broker.cluster for broker in brokers}
     if of_cluster is not None and of_cluster not in known:
         raise OptionError(f"option cluster: {unknown('cluster', of_cluster, known)}")

@@ -8,6 +8,8 @@ Tested by tests/spark/sources/test_positions.py.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from remoting.body.message_queue import MessageQueue
@@ -17,6 +19,9 @@ from remoting.headers.topic import GetTopicStatsInfoRequestHeader
 from remoting.request_code import RequestCode
 from spark.sources.cluster import Cluster
 from spark.sources.errors import SourceError, UnavailableError
+from spark.sources.patience import Patience
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,46 @@ def find_limits(cluster: Cluster, topic: str, *, fresh: bool = False) -> dict[Me
         known = by_statistics[name].get(queue)
         found[queue] = _asked(cluster, queue) if known is None else known
     return found
+
+
+def find_ends(
+    cluster: Cluster,
+    topic: str,
+    *,
+    accept_slaves: bool,
+    used: Callable[[Mapping[MessageQueue, Limits]], Collection[MessageQueue]],
+) -> dict[MessageQueue, Limits]:
+    """As find_limits, for a read that is over at these ends: what a slave lacks would be left out,
+    and nobody would know. So masters are waited for, and after `retry_ms` it is an
+    UnavailableError; accept_slaves: a warning, and no wait. used: of limits the queues whose ends
+    the read takes from them."""
+    retry_ms = cluster.connection.retry_ms
+    patience = Patience(retry_ms, cluster.pause)
+    while slaves := _told_by_slaves(limits := find_limits(cluster, topic, fresh=True), used):
+        text = (
+            f"topic {topic}: of {slaves} a slave answers, no master does: the slave may lack the "
+            "last messages"
+        )
+        if accept_slaves:
+            log.warning("%s (acceptSlaveEnd)", text)
+            break
+        if not patience.wait():
+            raise UnavailableError(
+                f"{text}; no master came for {retry_ms} ms (option retryMs): start it, or set the "
+                "option acceptSlaveEnd to true, to read up to the slave's end"
+            )
+    return limits
+
+
+def _told_by_slaves(
+    limits: Mapping[MessageQueue, Limits],
+    used: Callable[[Mapping[MessageQueue, Limits]], Collection[MessageQueue]],
+) -> str:
+    """Names of brokers."""
+    if all(each.is_certain for each in limits.values()):
+        return ""
+    names = {queue.broker_name for queue in used(limits) if not limits[queue].is_certain}
+    return ", ".join(f"broker {name}" for name in sorted(names))
 
 
 def _statistics(cluster: Cluster, queue: MessageQueue) -> dict[MessageQueue, Limits]:

@@ -47,6 +47,11 @@ class Position:
     name: str = ""
     offsets: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
 
+    def says_offset(self, queue: MessageQueue) -> bool:
+        """Whether it has the queue's offset from elsewhere than the queue."""
+        place = queue.topic, queue.broker_name, queue.queue_id
+        return self.kind == "group" or self.offsets.get(place, LATEST_OFFSET) >= 0
+
 
 def parse_position(text: str, option: str) -> Position:
     """The position that a text names. OptionError."""

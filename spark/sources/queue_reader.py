@@ -11,16 +11,16 @@ Tested by tests/spark/sources/test_queue_reader.py.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from remoting.response_code import ResponseCode
-from spark.sources.cluster import FIRST_PAUSE_S, LONGEST_PAUSE_S, Cluster, Pulled
+from spark.sources.cluster import Cluster, Pulled
 from spark.sources.errors import UnavailableError
 from spark.sources.losses import LossRule
+from spark.sources.patience import Patience
 from spark.sources.pulled_rows import pulled_batch
 from spark.sources.ranges import Range
 from spark.sources.rows import (
@@ -74,8 +74,7 @@ class RangeReader:
         self._wanted = wanted
         self._is_whole = rules.expression == ALL
         self._has_holes: bool | None = None
-        self._stalled_since: float | None = None
-        self._pause_s = FIRST_PAUSE_S
+        self._patience: Patience | None = None
 
     def messages(self) -> Iterator[StoredMessage]:
         """The messages of the range in their order."""
@@ -191,11 +190,11 @@ class RangeReader:
             return None
         if low > offset and code != ResponseCode.SUCCESS:
             self._rules.losses.retention(self._queue, offset, min(low, end))
-            self._stalled_since = None
+            self._patience = None
             return min(low, end)
         if following <= offset or code in _NOTHING:
             return self._stalled(offset, pulled)
-        self._stalled_since = None
+        self._patience = None
         if code != ResponseCode.SUCCESS and self._rules.expression == ALL:
             self._hole(offset, min(following, end))
         return min(following, end)
@@ -203,13 +202,10 @@ class RangeReader:
     def _stalled(self, offset: int, pulled: Pulled) -> int | None:
         """Somebody knows less than there is to read: a slave that lags, or a log that became
         shorter. Asks again for `retry_ms`."""
-        now = time.monotonic()
-        if self._stalled_since is None:
-            self._stalled_since, self._pause_s = now, FIRST_PAUSE_S
         retry_ms = self._cluster.connection.retry_ms
-        if now - self._stalled_since < retry_ms / 1000:
-            self._cluster.pause(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        if self._patience is None:
+            self._patience = Patience(retry_ms, self._cluster.pause)
+        if self._patience.wait():
             self._cluster.refresh(self._queue.topic)
             return offset
         if pulled.is_master and pulled.max_offset <= offset:

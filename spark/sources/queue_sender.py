@@ -21,9 +21,10 @@ from remoting.errors import RemotingError
 from remoting.headers.send_message import SendMessageRequestHeaderV2
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from spark.sources.cluster import FIRST_PAUSE_S, LONGEST_PAUSE_S, Cluster, refusal
+from spark.sources.cluster import Cluster, refusal
 from spark.sources.errors import NoRightError, NoTopicError
 from spark.sources.outgoing import RETRY_PREFIX, OutgoingRow, RowError, check_size
+from spark.sources.patience import Patience
 from store.batch_codec import encode_item
 from store.java_hash import string_hash
 from tools.errors import BrokerAnswerError
@@ -170,20 +171,17 @@ class QueueSender:
         items: Sequence[bytes],
     ) -> None:
         retry_ms = self._cluster.connection.retry_ms
-        deadline = time.monotonic() + retry_ms / 1000
-        pause_s = FIRST_PAUSE_S
+        patience = Patience(retry_ms, self._cluster.pause)
         failed: set[str] = set()
         failure: str | None = None
         while True:
             queue = shard_queue or self._next_queue(topic)
             name = "" if queue is None else queue.broker_name
             if name in failed:
-                if time.monotonic() + pause_s > deadline:
+                if not patience.wait():
                     raise RowError(
                         f"{_named(rows)}: not stored for {retry_ms} ms (option retryMs): {failure}"
                     )
-                self._cluster.pause(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 self._cluster.refresh(topic)
             try:
                 failure = self._try(queue, rows, items)

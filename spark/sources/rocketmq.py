@@ -9,7 +9,7 @@ Tested by tests/spark/sources/test_rocketmq.py.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -27,7 +27,7 @@ from remoting.body.message_queue import MessageQueue
 from spark.sources.cluster import Cluster
 from spark.sources.data_source import ConfiguredSource, RefusedStream, Shipped, check_columns
 from spark.sources.errors import OptionError
-from spark.sources.limits import Limits, find_limits
+from spark.sources.limits import Limits, find_ends
 from spark.sources.losses import LossRule
 from spark.sources.options import CONNECTION_OPTIONS, Connection, Options
 from spark.sources.positions import EARLIEST, LATEST, Position, offset_at, parse_position, resolve
@@ -48,7 +48,7 @@ MOST_BATCH_BYTES: Final = 512 << 20
 MESSAGES_PER_PARTITION: Final = 1_000_000
 READ_OPTIONS: Final = (
     *("topic", "topics", "start", "group", "failOnDataLoss", "batchBytes"),
-    *("maxMessagesPerPartition", "minPartitions"),
+    *("maxMessagesPerPartition", "minPartitions", "acceptSlaveEnd"),
 )
 STREAM_OPTIONS: Final = ("maxMessagesPerTrigger", "commitGroup")
 
@@ -63,6 +63,7 @@ class ReadPlan:
     batch_bytes: int
     messages_per_partition: int
     min_partitions: int
+    accept_slave_end: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ReadPlan:
@@ -82,6 +83,7 @@ class ReadPlan:
                 "maxMessagesPerPartition", MESSAGES_PER_PARTITION, least=1
             ),
             min_partitions=options.whole("minPartitions", 1, least=1, most=100_000),
+            accept_slave_end=options.flag("acceptSlaveEnd", default=False),
         )
 
 
@@ -200,7 +202,12 @@ class BatchReader(RangeTask, DataSourceReader):
         return cut(ranges, plan.messages_per_partition, plan.min_partitions)
 
     def _ranges(self, cluster: Cluster, topic: str) -> Iterator[Range]:
-        limits = find_limits(cluster, topic)
+        limits = find_ends(
+            cluster,
+            topic,
+            accept_slaves=self.plan.accept_slave_end,
+            used=lambda limits: self._open_ends(cluster, limits),
+        )
         starts = resolve(cluster, self.start, limits, "start", self.plan.topics)
         ends = resolve(cluster, self.end, limits, "end", self.plan.topics)
         for queue, each in limits.items():
@@ -209,6 +216,19 @@ class BatchReader(RangeTask, DataSourceReader):
             begin, end = within(self.plan.rules.losses, queue, starts[queue], ends[queue], each)
             begin, end = self._in_time(cluster, queue, begin, end)
             yield range_of(queue, *self.pushed.offsets(begin, end))
+
+    def _open_ends(
+        self, cluster: Cluster, limits: Mapping[MessageQueue, Limits]
+    ) -> list[MessageQueue]:
+        """The queues that are read up to their ends."""
+        ends = resolve(cluster, self.end, limits, "end", self.plan.topics)
+        return [
+            queue
+            for queue, each in limits.items()
+            if ends[queue] >= each.end
+            and not self.end.says_offset(queue)
+            and self.pushed.chooses(queue.topic, queue.broker_name, queue.queue_id)
+        ]
 
     def _in_time(
         self, cluster: Cluster, queue: MessageQueue, begin: int, end: int

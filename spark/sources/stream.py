@@ -10,7 +10,6 @@ Tested by tests/spark/sources/test_stream.py.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from remoting.body.message_queue import MessageQueue
-from spark.sources.cluster import FIRST_PAUSE_S, LONGEST_PAUSE_S, Cluster
-from spark.sources.errors import NoNameServerError, NoTopicError, SourceError
-from spark.sources.limits import Limits, find_limits
+from spark.sources.cluster import Cluster
+from spark.sources.errors import NoTopicError, SourceError
+from spark.sources.limits import Limits, find_ends, find_limits
 from spark.sources.options import Options
 from spark.sources.positions import Position, resolve
 from spark.sources.ranges import Range, cut, range_of
@@ -62,7 +61,7 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         self.rules = rules
         self._cluster: Cluster | None = None
         self._latest: Offsets | None = None
-        self._target: Offsets | None = None
+        self._target: dict[MessageQueue, Limits] | None = None
 
     # -- where to read -------------------------------------------------------------------------
 
@@ -94,9 +93,8 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._check_topics(begun)
         limits = self._limits()
         ends = {queue: end for queue, end in begun.items() if queue.topic in self.plan.topics}
-        for queue, each in limits.items():
-            if self._target is None or queue in self._target:
-                ends[queue] = self._end(queue, begun.get(queue, each.begin), each)
+        for queue, each in (limits if self._target is None else self._target).items():
+            ends[queue] = self._end(queue, begun.get(queue, each.begin), limits.get(queue))
         self._latest = ends
         if isinstance(limit, ReadMaxRows):
             begins = {queue: begun.get(queue, self._begin(limits, queue)) for queue in ends}
@@ -115,10 +113,13 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
     def _begin(self, limits: Mapping[MessageQueue, Limits], queue: MessageQueue) -> int:
         return limits[queue].begin if queue in limits else 0
 
-    def _end(self, queue: MessageQueue, begin: int, limits: Limits) -> int:
-        end = limits.end
-        if self._target is not None:
-            end = min(end, max(self._target.get(queue, begin), begin))
+    def _end(self, queue: MessageQueue, begin: int, limits: Limits | None) -> int:
+        """limits: None only of a queue of the target."""
+        wanted = None if self._target is None else max(self._target[queue].end, begin)
+        if limits is None or (wanted is not None and not limits.is_certain):
+            assert wanted is not None
+            return wanted  # the tasks wait for it
+        end = limits.end if wanted is None else min(limits.end, wanted)
         if end >= begin:
             return end
         if not limits.is_certain:
@@ -140,8 +141,15 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         return None if self._latest is None else encode_offsets(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends at what there is now."""
-        self._target = {queue: each.end for queue, each in self._limits().items()}
+        """The query ends at what there is now. Whoever ends needs to know all of it: find_ends."""
+        self._target = {}
+        for topic in self.plan.topics:
+            self._target |= find_ends(
+                self._open(),
+                topic,
+                accept_slaves=self.plan.accept_slave_end,
+                used=lambda all_: all_,
+            )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges between two offsets, as after a restart, too."""
@@ -205,22 +213,10 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         found: dict[MessageQueue, Limits] = {}
         for topic in self.plan.topics:
             try:
-                found |= self._patiently(cluster, topic)
+                found |= find_limits(cluster, topic, fresh=True)
             except NoTopicError as error:
                 log.warning("nothing new now: %s", error)
         return found
-
-    def _patiently(self, cluster: Cluster, topic: str) -> dict[MessageQueue, Limits]:
-        deadline = time.monotonic() + self.plan.connection.retry_ms / 1000
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                return find_limits(cluster, topic, fresh=True)
-            except NoNameServerError:
-                if time.monotonic() + pause_s > deadline:
-                    raise
-            cluster.pause(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def _name(item: tuple[MessageQueue, int]) -> tuple[str, str, int]:

@@ -10,12 +10,15 @@ from pyspark import cloudpickle
 from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from spark.sources.cluster import Cluster
 from store.java_hash import tags_code
 from store.message import Message
 from store.message_codec import decode_record, encode_host, encode_record
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.stored_queues import Stored, StoredQueues
+from tools.admin_client import NameServers
 
+DEAD = "127.0.0.1:1"
 NOT_SUPPORTED = 3
 _cloudpickle: Any = cloudpickle  # has no types
 
@@ -100,6 +103,12 @@ def numbered(place: int) -> Stored:
     return Stored({"TAGS": tag, "KEYS": f"key-{place}"}, body=b"body %d" % place)
 
 
+def only_a_slave(stored: FakeQueues, topic: str = "T") -> None:
+    """The topic's master is away."""
+    addresses = stored.routes[topic].broker_datas[0].broker_addrs
+    addresses[1] = addresses.pop(0)
+
+
 def _group_place(request: RemotingCommand) -> tuple[str, str, int]:
     fields = request.ext_fields
     return fields["consumerGroup"], fields["topic"], int(fields["queueId"])
@@ -117,3 +126,17 @@ def _split(records: bytes) -> list[bytes]:
 
 def _tag_code(record: bytes) -> int:
     return tags_code(decode_record(record, 0)[0].find_property("TAGS"))
+
+
+def away(client: Cluster) -> list[float]:
+    """Its name servers do not answer until it pauses; the pauses."""
+    servers = client.admin.name_servers
+    client.admin.name_servers = NameServers((DEAD,))
+    waited: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waited.append(seconds)
+        client.admin.name_servers = servers
+
+    client.pause = pause
+    return waited

@@ -25,10 +25,9 @@ from spark.sources.errors import (
     UnavailableError,
 )
 from spark.sources.options import Connection, TlsFiles
-from tests.spark.sources.fake_queues import FakeQueues
+from tests.spark.sources.fake_queues import DEAD, FakeQueues, away
 from tests.tools.fake_cluster import FakeCluster, running_cluster
 
-DEAD = "127.0.0.1:1"
 QUEUE = MessageQueue(topic="T", broker_name="broker-g", queue_id=0)
 SECRET = "open sesame"
 
@@ -47,11 +46,39 @@ class TestNameServers:
             assert client.queues("T") == [QUEUE]
 
     def test_none(self) -> None:
+        said = r"no name server.*127\.0\.0\.1:1.*0\.1:2.*asked for 300 ms \(option retryMs\)"
         with (
-            Cluster(Connection((DEAD, "127.0.0.1:2"))) as client,
-            pytest.raises(NoNameServerError, match=r"no name server.*127\.0\.0\.1:1.*0\.1:2"),
+            Cluster(Connection((DEAD, "127.0.0.1:2"), retry_ms=300)) as client,
+            pytest.raises(NoNameServerError, match=said),
         ):
             client.route("T")
+
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_none_for_a_while(
+        self,
+        client: Cluster,
+        stored: FakeQueues,
+        is_known: bool,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        stored.plain("T", 1)
+        if is_known:
+            client.route("T")
+        waited = away(client)
+        assert client.queues("T", fresh=True) == [QUEUE]
+        assert waited == [0.1]
+        assert f"{DEAD}" in caplog.text
+        assert "asked again for 300 ms" in caplog.text
+
+    def test_a_fresh_route_in_a_failover_is_asked_for_once(
+        self, client: Cluster, stored: FakeQueues
+    ) -> None:
+        """Whoever asks in turns has a deadline of its own."""
+        stored.plain("T", 1)
+        known = client.route("T")
+        waited = away(client)
+        client.refresh("T")
+        assert (client.route("T"), waited) == (known, [])
 
     def test_no_topic(self, client: Cluster, stored: FakeQueues) -> None:
         stored.plain("Topics", 1)

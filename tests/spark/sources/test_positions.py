@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from pyspark.sql.datasource import EqualTo
 
 from remoting.body.message_queue import MessageQueue
 from remoting.request_code import RequestCode
 from spark.sources.cluster import Cluster
-from spark.sources.errors import OptionError
+from spark.sources.errors import OptionError, UnavailableError
 from spark.sources.limits import Limits, find_limits
 from spark.sources.positions import offset_at, parse_position, resolve
-from tests.spark.sources.fake_queues import FakeQueues
+from spark.sources.rocketmq import PushingReader, RocketmqSource
+from spark.sources.rows import SCHEMA
+from tests.spark.sources.fake_queues import FakeQueues, only_a_slave
 from tests.tools.stored_queues import Stored
 
 OFFSETS = '{"T": {"broker-g": {"0": 2, "1": -1}}}'
@@ -129,3 +134,47 @@ class TestLimits:
         stored.first["T", 0] = 2
         stored.cluster.always(RequestCode.GET_TOPIC_STATS_INFO, 16, "no right")
         assert find_limits(client, "T") == {queue(0): Limits(2, 5), queue(1): Limits(0, 3)}
+
+
+class TestOnlyASlaveAnswers:
+    """What it lacks must not be left out silently."""
+
+    @staticmethod
+    def plan(stored: FakeQueues, end: str, broker: str = "broker-g", **options: str) -> list[Any]:
+        given = {"nameServers": stored.cluster.address, "topic": "T", "retryMs": "0", "end": end}
+        plain: Any = RocketmqSource(given | options).reader(SCHEMA)
+        reader = PushingReader(plain.plan, SCHEMA, plain.start, plain.end)
+        reader.pushFilters([EqualTo(("broker_name",), broker)])
+        return [(each.queue_id, each.begin, each.end) for each in reader.partitions()]
+
+    @pytest.mark.parametrize("end", ["latest", "timestamp:900000", '{"T": {"broker-g": {"0": 3}}}'])
+    def test_ends_that_it_may_not_know(
+        self, stored: FakeQueues, end: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stored.plain("T", 5, 3)
+        only_a_slave(stored)
+        with pytest.raises(UnavailableError, match=r"a slave answers, no master.*acceptSlaveEnd"):
+            self.plan(stored, end)
+        assert self.plan(stored, end, acceptSlaveEnd="true")[1:] == [(1, 0, 3)]
+        assert "a slave answers, no master" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("end", "ranges"),
+        [
+            ('{"T": {"broker-g": {"0": 9, "1": 2}}}', [(0, 0, 9), (1, 0, 2)]),
+            ("group:G", [(0, 0, 5), (1, 0, 3)]),
+            ("timestamp:30000", [(0, 0, 2), (1, 0, 2)]),
+        ],
+    )
+    def test_ends_that_it_need_not_know(
+        self, stored: FakeQueues, end: str, ranges: list[tuple[int, int, int]]
+    ) -> None:
+        stored.plain("T", 5, 3)
+        only_a_slave(stored)
+        stored.groups |= {("G", "T", 0): 5, ("G", "T", 1): 3}
+        assert self.plan(stored, end) == ranges
+
+    def test_queues_that_nobody_wants(self, stored: FakeQueues) -> None:
+        stored.plain("T", 5, 3)
+        only_a_slave(stored)
+        assert self.plan(stored, "latest", "another") == []

@@ -12,14 +12,14 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from spark.sources.cluster import Cluster
-from spark.sources.errors import NoRightError
+from spark.sources.errors import NoNameServerError, NoRightError
 from spark.sources.options import Connection
 from spark.sources.outgoing import OutgoingRow, RowError
 from spark.sources.queue_sender import QueueSender, SendRules
 from store.batch_codec import iterate_batch
 from store.java_hash import string_hash
 from store.message_properties import parse_properties
-from tests.spark.sources.fake_queues import FakeQueues
+from tests.spark.sources.fake_queues import FakeQueues, away
 from tests.tools.fake_cluster import FakeCluster, running_cluster
 
 Refuse = Callable[[RemotingCommand], tuple[int, str] | None]
@@ -223,6 +223,32 @@ def test_what_is_stored_less_safely(client: Cluster, sends: Sends) -> None:
     taking.put(row(0))
     taking.flush()
     assert (taking.sent, taking.degraded) == (1, 1)
+
+
+@pytest.mark.parametrize("shard", [None, "a"])
+def test_name_servers_that_are_away_at_the_start(
+    client: Cluster, sends: Sends, shard: str | None
+) -> None:
+    waited = away(client)
+    made = sender(client)
+    made.put(row(0, shard=shard))
+    made.flush()
+    assert (made.sent, waited) == (1, [0.1])
+
+
+@pytest.mark.parametrize("shard", [None, "a"])
+def test_name_servers_that_stay_away(shard: str | None) -> None:
+    servers = ("127.0.0.1:1", "127.0.0.1:2")
+    said = r"127\.0\.0\.1:1.*127\.0\.0\.1:2.*asked for 150 ms \(option retryMs\)"
+    with Cluster(Connection(servers, retry_ms=150)) as client:
+        made = sender(client)
+
+        def send() -> None:
+            made.put(row(0, shard=shard))
+            made.flush()
+
+        with pytest.raises(NoNameServerError, match=said):
+            send()
 
 
 # -- two brokers -------------------------------------------------------------------------------

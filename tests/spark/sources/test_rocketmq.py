@@ -167,7 +167,7 @@ def test_secrets_are_in_no_plan(
     ("options", "said"),
     [
         ({"topic": "Order"}, "topic Order does not exist; the nearest is Orders"),
-        ({"nameServers": "127.0.0.1:1"}, "no name server reachable: 127.0.0.1:1"),
+        ({"nameServers": "127.0.0.1:1", "retryMs": "0"}, "no name server reachable: 127.0.0.1:1"),
         ({"nameServers": ""}, "no name server: give the option nameServers"),
         ({"path": "T"}, "options topic and path: give one of them"),
         ({"topik": "T"}, "format rocketmq has no option topik; the nearest is topic"),

@@ -24,7 +24,7 @@ from spark.sources.errors import (
 from spark.sources.group_lag import BrokerName, BrokerScan, GroupQueue, Wanted, broker_names
 from spark.sources.registration import register
 from spark.sources.rocketmq_lag import COLUMNS
-from tests.spark.sources.fake_queues import FakeQueues
+from tests.spark.sources.fake_queues import FakeQueues, away
 from tests.support.our_broker import OurBroker
 from tests.tools.fake_cluster import FakeCluster
 
@@ -160,6 +160,13 @@ def test_members(server: FakeCluster, client: Cluster, groups: Groups) -> None:
     assert [row.members for row in scan(client, Wanted(ages=False))] == [0, 0]
     asked = [request.code for request in server.requests]
     assert asked.count(RequestCode.GET_CONSUMER_CONNECTION_LIST) == 1
+
+
+def test_name_servers_that_are_away_for_a_while(client: Cluster, groups: Groups) -> None:
+    groups.progress = {"g": {("T", 0): (0, 1)}}
+    waited = away(client)
+    assert told(scan(client)) == [("g", "T", 0, 1, 1)]
+    assert waited == [0.1]
 
 
 def test_what_goes_wrong(server: FakeCluster, client: Cluster) -> None:

@@ -13,14 +13,21 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from remoting.request_code import RequestCode
-from spark.sources.errors import DataLossError, NoNameServerError, OptionError, SourceError
+from spark.sources.errors import (
+    DataLossError,
+    NoNameServerError,
+    NoTopicError,
+    OptionError,
+    SourceError,
+    UnavailableError,
+)
 from spark.sources.options import Options
 from spark.sources.positions import parse_position
 from spark.sources.ranges import Range
 from spark.sources.rocketmq import ReadPlan
 from spark.sources.rows import SCHEMA
 from spark.sources.stream import StreamReader, StreamRules
-from tests.spark.sources.fake_queues import FakeQueues, pickled
+from tests.spark.sources.fake_queues import FakeQueues, only_a_slave, pickled
 from tools.admin_client import NameServers
 
 ALL = ReadAllAvailable()
@@ -149,6 +156,63 @@ class TestAvailableNow:
         stored.queues["T"][0] *= 2
         assert query.latestOffset(offsets(7, 0), ALL) == offsets(7, 3)
 
+    def test_a_slave_says_no_end(
+        self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What it lacks would be left out, and nobody would know."""
+        only_a_slave(stored)
+        said = r"of broker broker-g a slave answers, no master.*for 300 ms.*acceptSlaveEnd"
+        with pytest.raises(UnavailableError, match=said):
+            query.prepareForTriggerAvailableNow()
+        assert not caplog.records
+
+    def test_a_slaves_end_that_is_accepted(
+        self, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stored.plain("T", 5, 3)
+        only_a_slave(stored)
+        query = reader(stored, acceptSlaveEnd="true")
+        query.prepareForTriggerAvailableNow()
+        assert "of broker broker-g a slave answers, no master" in caplog.text
+        assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
+        query.stop()
+
+    def test_a_master_that_comes_back(self, query: StreamReader, stored: FakeQueues) -> None:
+        only_a_slave(stored)
+        addresses = stored.routes["T"].broker_datas[0].broker_addrs
+
+        def pause(_seconds: float) -> None:
+            addresses[0] = addresses.pop(1)
+
+        query._open().pause = pause
+        query.prepareForTriggerAvailableNow()
+        stored.queues["T"][0] *= 2
+        assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
+
+    def test_a_slave_that_lags_behind_the_target(
+        self, query: StreamReader, stored: FakeQueues
+    ) -> None:
+        """The master has told it and died: the tasks wait for the slave, and fail."""
+        query.prepareForTriggerAvailableNow()
+        only_a_slave(stored)
+        del stored.queues["T"][0][2:]
+        assert query.latestOffset(offsets(2, 3), ALL) == offsets(5, 3)
+        assert query.latestOffset(offsets(1, 3), ReadMaxRows(2)) == offsets(3, 3)
+        (part,) = query.partitions(offsets(2, 3), offsets(5, 3))
+        with pytest.raises(UnavailableError, match="had nothing at offset 2 for 300 ms"):
+            list(query.read(part))
+
+    def test_a_topic_whose_brokers_have_gone(self, query: StreamReader, stored: FakeQueues) -> None:
+        query.prepareForTriggerAvailableNow()
+        route = stored.routes.pop("T")
+        assert query.latestOffset(offsets(2, 1), ALL) == offsets(5, 3)
+        assert query.latestOffset(offsets(2), ALL) == offsets(5, 3)
+        stored.routes["T"] = route
+        with_none = reader(stored, topic="U")
+        with pytest.raises(NoTopicError, match="topic U does not exist"):
+            with_none.prepareForTriggerAvailableNow()
+        with_none.stop()
+
     def test_queues_that_come_later(self, query: StreamReader, stored: FakeQueues) -> None:
         query.prepareForTriggerAvailableNow()
         stored.plain("T", 5, 3, 4)
@@ -160,8 +224,7 @@ class TestFailover:
         self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Less than was read is no loss while no master says so; but who waits says for what."""
-        data = stored.routes["T"].broker_datas[0]
-        data.broker_addrs[1] = data.broker_addrs.pop(0)
+        only_a_slave(stored)
         assert query.latestOffset(offsets(7, 1), ALL) == offsets(7, 3)
         assert "queue 0 of broker broker-g: the query has read up to 7, a slave" in caplog.text
         assert "queue 1" not in caplog.text
@@ -171,8 +234,7 @@ class TestFailover:
     ) -> None:
         """It died between the batch's end and its planning, or before a restart: the slave's tasks
         wait for what it lacks."""
-        data = stored.routes["T"].broker_datas[0]
-        data.broker_addrs[1] = data.broker_addrs.pop(0)
+        only_a_slave(stored)
         assert ranges(query, offsets(2, 1), offsets(9, 3)) == [(0, 2, 9), (1, 1, 3)]
         assert ranges(query, offsets(7, 1), offsets(9, 3)) == [(0, 7, 9), (1, 1, 3)]
 

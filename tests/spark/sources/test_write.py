@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark.sources.errors import NoTopicError, OptionError, SourceError
+from spark.sources.errors import NoNameServerError, NoTopicError, OptionError, SourceError
 from spark.sources.outgoing import ROW_ID, RowError
 from spark.sources.registration import register
 from spark.sources.rocketmq import RocketmqSource
@@ -164,6 +164,12 @@ def test_the_row_at_fault_is_named(broker: OurBroker, topic: str) -> None:
 def test_a_topic_that_is_not_there(broker: OurBroker) -> None:
     with pytest.raises(NoTopicError, match=r"NoSuchTopic .*: mqadmin updateTopic does; 0 rows"):
         writer(address(broker), topic="NoSuchTopic").write(batches("x"))
+
+
+def test_no_name_server() -> None:
+    said = r"task 0: topic T: .*127\.0\.0\.1:1.*asked for 300 ms.*; 0 rows of this try are stored"
+    with pytest.raises(NoNameServerError, match=said):
+        writer("127.0.0.1:1", topic="T").write(batches("x"))
 
 
 def test_a_task_without_rows_asks_nobody() -> None:
