@@ -122,7 +122,8 @@ class Cluster(Closing):
             None if connection.tls is None else _client_tls(connection.tls),
         )
         self._routes: dict[str, TopicRouteData] = {}
-        self.pause: Callable[[float], object] = threading.Event().wait
+        self._closed = threading.Event()
+        self.pause: Callable[[float], object] = self._closed.wait
         """Waits so many seconds between two tries."""
 
     def __enter__(self) -> Self:
@@ -130,7 +131,8 @@ class Cluster(Closing):
         return self
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Threads that wait for an answer get an error."""
+        self._closed.set()
         self.admin.__exit__(None, None, None)
 
     # -- routes --------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ class Cluster(Closing):
                 text = f"{error}; asked for {retry_ms} ms (option retryMs)"
                 if not patience.has_waited():
                     log.warning("%s; asked again for %s ms (option retryMs)", error, retry_ms)
-            if not patience.wait():
+            if self._closed.is_set() or not patience.wait():
                 raise NoNameServerError(text)
 
     def _unknown_topic(self, topic: str) -> str:
@@ -287,7 +289,7 @@ class Cluster(Closing):
             found, failures = self._ask_members(queue, code, header, accept, body)
             if found is not None:
                 return found
-            if not patience.wait():
+            if self._closed.is_set() or not patience.wait():
                 raise UnavailableError(
                     f"broker {queue.broker_name} of topic {queue.topic}: no answer for "
                     f"{self.connection.retry_ms} ms (option retryMs): {'; '.join(failures)}"

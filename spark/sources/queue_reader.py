@@ -1,6 +1,6 @@
 """RangeReader: the messages of a range of a queue, each once, or an error that says what is gone.
 
-Executors, in the one thread of a task and one that fetches the next pull meanwhile. What a broker
+Executors, in the one thread of a task; others fetch what comes next (pulls_ahead.py). What a broker
 answers is distrusted: offsets that do not advance, messages of other topics and queues. Holes of
 compacted and static topics are no loss; messages that retention removed on the way, or that a
 shorter log never had, are (LossRule).
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from spark.sources.errors import UnavailableError
 from spark.sources.losses import LossRule
 from spark.sources.patience import Patience
 from spark.sources.pulled_rows import pulled_batch
+from spark.sources.pulls_ahead import PullsAhead
 from spark.sources.ranges import Range
 from spark.sources.rows import (
     PAIR_END,
@@ -76,9 +76,10 @@ class RangeReader:
         self._has_holes: bool | None = None
         self._patience: Patience | None = None
 
-    def messages(self) -> Iterator[StoredMessage]:
-        """The messages of the range in their order."""
-        for each in self._pulls():
+    def messages(self, most_bytes: int = 1) -> Iterator[StoredMessage]:
+        """The messages of the range in their order. most_bytes: of a batch, for what is fetched
+        before it is wanted."""
+        for each in self._pulls(most_bytes):
             yield from self._of_pull(each)
         if not self._is_whole:
             self._check_removed()
@@ -87,7 +88,7 @@ class RangeReader:
         """The same as Arrow batches of about `most_bytes`: where nothing is left out, many records
         at once, unless one of them is not ordinary."""
         if not self._is_whole or self._wanted is not None:
-            yield from maker.batches(self.messages(), most_bytes)
+            yield from maker.batches(self.messages(most_bytes), most_bytes)
             return
         for pulls in self._collected(most_bytes):
             batch = pulled_batch(self._part, pulls, maker.arrow_schema, is_static=self._is_static())
@@ -101,7 +102,7 @@ class RangeReader:
         """Pulls whose rows have about so many bytes together, as BatchMaker counts them."""
         kept: list[tuple[int, Pulled]] = []
         size = 0
-        for each in self._pulls():
+        for each in self._pulls(most_bytes):
             kept.append(each)
             size += _weight(each)
             if size >= most_bytes:
@@ -155,28 +156,27 @@ class RangeReader:
 
     # -- pulls ---------------------------------------------------------------------------------
 
-    def _pulls(self) -> Iterator[tuple[int, Pulled]]:
-        """Answers that move on, each with the offset that was asked for; the next is fetched while
-        one is being read."""
+    def _pulls(self, most_bytes: int) -> Iterator[tuple[int, Pulled]]:
+        """Answers that move on, each with the offset that was asked for; those that come next are
+        fetched while one is being read."""
         offset, end = self._part.begin, self._part.end
-        with ThreadPoolExecutor(1, "rocketmq-pull") as pool:
-            coming = pool.submit(self._pull, offset)
+        with PullsAhead(self._pull, end, most_bytes, is_whole=self._is_whole) as ahead:
             while offset < end:
-                pulled = coming.result()
+                pulled = ahead.take(offset)
                 following = self._following(offset, pulled)
                 if following is None:
                     return
-                if following < end:
-                    coming = pool.submit(self._pull, following)
-                if following > offset and pulled.code == ResponseCode.SUCCESS:
-                    yield offset, pulled
+                if following > offset:
+                    ahead.ask_on(offset, pulled, following)
+                    if pulled.code == ResponseCode.SUCCESS:
+                        yield offset, pulled
                 offset = following
 
-    def _pull(self, offset: int) -> Pulled:
+    def _pull(self, offset: int, count: int) -> Pulled:
         return self._cluster.pull(
             self._queue,
             offset,
-            self._part.end - offset,
+            count,
             group=self._rules.group,
             expression=self._rules.expression,
         )
