@@ -87,7 +87,7 @@ class PullsAhead(Closing):
             if not self._windows and following < self._end:
                 self._submit(following, _OPEN, self._end - following)
             return
-        begin = self._windows[-1].until if self._windows else max(following, self._until)
+        begin = self._windows[-1].until if self._windows else following
         most = min(max(self._most_bytes // self._largest, 1), MOST_AHEAD)
         while len(self._windows) < most and begin < self._end:
             until = min(begin + self._step, self._end)

@@ -125,18 +125,46 @@ def test_an_answer_that_is_shorter_than_foretold() -> None:
     assert len(asked) == len(set(asked)) == len(found)
 
 
-def test_an_answer_that_goes_beyond_what_was_foretold() -> None:
-    """As of a batch inside: from then on what comes next is not known before."""
+def test_the_rest_of_an_answer_that_was_shorter() -> None:
+    """Not more than the rest, as what follows is under way."""
     broker = Broker()
 
-    def beyond(offset: int, count: int) -> Pulled | None:
-        return answer(offset + 50) if offset >= 64 else None
+    def shorter(offset: int, count: int) -> Pulled | None:
+        return answer(offset + 8) if offset and not offset % 32 else None
 
+    broker.change = shorter
+    found = read(broker, 960)
+    pieces = ((b, m) for first in range(32, 960, 32) for b, m in ((first, 8), (first + 8, 24)))
+    assert found == [(0, 32), *((begin, begin + count) for begin, count in pieces)]
+    asked = [offset for offset, _ in broker.asked]
+    assert len(asked) == len(set(asked)) == len(found)
+
+
+def beyond(offset: int, count: int) -> Pulled | None:
+    return answer(offset + 33 + offset % 17) if offset >= 64 else None
+
+
+def test_an_answer_that_goes_beyond_what_was_foretold() -> None:
+    """As of batches inside: from then on what comes next is not known before."""
+    broker = Broker()
     broker.change = beyond
     found = read(broker, 10_000)
-    assert found == [*steps(64, 32), *((64 + b, 64 + e) for b, e in steps(9_936, 50))]
+    assert [begin for begin, _ in found[1:]] == [end for _, end in found[:-1]]
+    assert (found[0][0], found[-1][1]) == (0, 10_000)
     wasted = len(broker.asked) - len(found)
     assert 0 < wasted <= MOST_AHEAD, "only once"
+
+
+def test_behind_such_an_answer_one_is_ahead() -> None:
+    broker = Broker()
+    broker.change = beyond
+    offset = 0
+    with PullsAhead(broker.pull, 10_000, BATCH, is_whole=True) as ahead:
+        while offset < 500:
+            pulled = ahead.take(offset)
+            ahead.ask_on(offset, pulled, pulled.next_offset)
+            offset = pulled.next_offset
+        wait_until(lambda: (offset, 10_000 - offset) in broker.asked)
 
 
 def test_where_the_broker_selects_one_is_ahead() -> None:
