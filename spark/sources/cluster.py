@@ -20,7 +20,6 @@ from typing import Final, Self, TypeVar
 
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import BrokerData, TopicRouteData
-from remoting.client_tls import ClientTls
 from remoting.command_custom_header import CommandCustomHeader, decode_header
 from remoting.errors import RemotingError, RequestError
 from remoting.headers.consumer import (
@@ -41,8 +40,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
-from remoting.tls_config import TlsConfig
-from remoting.tls_context import TlsSettingError
+from spark.sources.client_tls import client_tls
 from spark.sources.errors import (
     DamagedMessageError,
     NoNameServerError,
@@ -52,7 +50,7 @@ from spark.sources.errors import (
     SourceError,
     UnavailableError,
 )
-from spark.sources.options import Connection, TlsFiles
+from spark.sources.options import Connection
 from spark.sources.patience import Patience
 from store.closing import Closing
 from tools.admin_client import MASTER_ID, PERM_WRITE, AdminClient, NameServers, unknown
@@ -68,15 +66,6 @@ MOST_QUEUES: Final = 100_000
 _BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 _REFUSALS: Final = ("AclException", "AuthenticationException", "AuthorizationException")
 """Brokers of 4.9 answer SYSTEM_ERROR with one of these in the remark, 5.x NO_PERMISSION."""
-
-
-_TLS_OPTIONS: Final = {
-    "tls.client.trustCertPath": "tlsTrustCertFile",
-    "tls.client.certPath": "tlsCertFile",
-    "tls.client.keyPath": "tlsKeyFile",
-    "tls.client.keyPassword": "tlsKeyPasswordFile",
-}
-"""RocketMQ's settings, by which errors name a file, and the options that give it here."""
 
 _Header = TypeVar("_Header", bound=CommandCustomHeader)
 _Asked = TypeVar("_Asked")
@@ -119,7 +108,7 @@ class Cluster(Closing):
             None
             if credentials is None
             else RequestSigner(credentials.access_key, credentials.secret_key),
-            None if connection.tls is None else _client_tls(connection.tls),
+            None if connection.tls is None else client_tls(connection.tls),
         )
         self._routes: dict[str, TopicRouteData] = {}
         self._closed = threading.Event()
@@ -384,24 +373,3 @@ def refusal(error: BrokerAnswerError, what: str, connection: Connection) -> Sour
     if error.code == ResponseCode.TOPIC_NOT_EXIST:
         return NoTopicError(f"{what}: {error}")
     return SourceError(f"{what}: {error}")
-
-
-def _client_tls(files: TlsFiles) -> ClientTls:
-    tls = ClientTls(
-        TlsConfig(
-            tls_test_mode_enable=False,
-            tls_client_trust_cert_path=files.trust_cert,
-            tls_client_auth_server=files.trust_cert is not None,
-            tls_client_cert_path=files.cert,
-            tls_client_key_path=files.key,
-            tls_client_key_password=files.key_password,
-        )
-    )
-    try:
-        tls.prepare()
-    except TlsSettingError as error:
-        text = " ".join(str(error).split())
-        for setting, option in _TLS_OPTIONS.items():
-            text = text.replace(setting, option)
-        raise OptionError(f"TLS: {text}") from None
-    return tls
