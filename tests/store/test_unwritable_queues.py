@@ -22,6 +22,7 @@ from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.light_queue import LightQueue
 from store.light_queue_files import LightQueueFiles
 from store.light_queue_table import LightQueueTable
+from store.rebuild_consume_queue_service import RebuildConsumeQueueService
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from store.stored_units import CQ_UNIT_SIZE
@@ -91,6 +92,19 @@ def bring_back(life: Life, topic: str = BAD) -> None:
 
 def checkpoint(life: Life) -> int:
     return StoreCheckpoint.load(life.config.checkpoint_path).logics_physical_offset
+
+
+def test_consumers_never_see_a_gap_in_it(
+    life: Life, right: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was left out comes in order, before anybody could look for damage."""
+    monkeypatch.setattr(RebuildConsumeQueueService, "rebuild_once", lambda _self: False)
+    put_all(life)
+    for each in (life, right):
+        each.put(2 * MOST_OF_QUEUE, BAD)
+        each.wait_dispatched()
+    bring_back(life)
+    assert units(life, BAD) == units(right, BAD)
 
 
 def test_others_go_on_and_it_lacks_nothing_in_the_end(life: Life, right: Life) -> None:
