@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.support.axe import OPTIONS, axe_script
 
@@ -82,11 +82,13 @@ class Walk:
 
 
 class ConsoleBrowser:
-    """One browser. A page is a context of its own: no cookie of another's."""
+    """One browser with one page. Where no context of another kind is asked for, the page stays, and
+    with it the browser's process: cookies and what scripts have kept are forgotten first."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._page: Page | None = None
+        self._kind: object = None
         self.complaints: list[str] = []
         """What the page's scripts and the browser said against it since `open`."""
         self.requests: list[str] = []
@@ -101,23 +103,36 @@ class ConsoleBrowser:
         zone: str = "Europe/Berlin",
         **options: Any,
     ) -> Page:
-        """A page in a window of that size; the one before is closed."""
-        self.close_page()
-        context = self._browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme="dark" if dark else "light",
-            java_script_enabled=scripts,
-            timezone_id=zone,
-            **options,
-        )
-        context.set_default_timeout(20_000)
+        """A page in a window of that size, instead of the one before."""
+        kind = (scripts, zone, options)
+        if self._page is None or kind != self._kind or not scripts:
+            self.close_page()
+            context = self._browser.new_context(
+                java_script_enabled=scripts, timezone_id=zone, **options
+            )
+            context.set_default_timeout(20_000)
+            self._page, self._kind = self._new_page(context), kind
+        else:
+            self._forget(self._page)
+        page = self._page
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media="null", color_scheme="dark" if dark else "light")
         self.complaints, self.requests = [], []
-        self._page = page = context.new_page()
+        page.goto(url)
+        return page
+
+    def _new_page(self, context: BrowserContext) -> Page:
+        page = context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._note)
         page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(url)
         return page
+
+    @staticmethod
+    def _forget(page: Page) -> None:
+        page.evaluate("() => { try { localStorage.clear() } catch { /* a page of an error */ } }")
+        page.goto("about:blank")  # before the cookies: it may be asking for something just now
+        page.context.clear_cookies()
 
     def _note(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -143,7 +158,8 @@ def console_browser() -> Iterator[ConsoleBrowser]:
 
 def axe_findings(page: Page) -> list[str]:
     """What the rules of axe-core say against a page."""
-    page.evaluate(axe_script())
+    if page.evaluate("typeof axe === 'undefined'"):
+        page.evaluate(axe_script())
     found: list[str] = page.evaluate(_AXE, OPTIONS)
     return found
 

@@ -92,6 +92,18 @@ def test_what_is_wider_than_the_window_is_found(browser: ConsoleBrowser, pages: 
     assert beyond_the_window(browser.open(f"{pages}/wide.html", 1440)) == []
 
 
+def test_nothing_of_a_page_is_in_the_next(browser: ConsoleBrowser, pages: str) -> None:
+    kept = "document.cookie + localStorage.length + matchMedia('print').matches"
+    page = browser.open(f"{pages}/good.html", 390, dark=True)
+    page.evaluate("document.cookie = 'a=b', localStorage.setItem('c', 'd')")
+    page.emulate_media(media="print")
+    assert page.evaluate(kept) == "a=b1true"
+    page = browser.open(f"{pages}/good.html")
+    assert page.evaluate(kept) == "0false"
+    assert page.evaluate("innerWidth") == 1440
+    assert not page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+
+
 def test_errors_and_requests_elsewhere_are_told(browser: ConsoleBrowser, pages: str) -> None:
     found = "\n".join(faults_of(browser, f"{pages}/noisy.html", 1440))
     assert "a fault in a script" in found
