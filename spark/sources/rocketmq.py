@@ -9,7 +9,7 @@ Tested by tests/spark/sources/test_rocketmq.py.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -33,7 +33,7 @@ from spark.sources.options import CONNECTION_OPTIONS, Connection, Options
 from spark.sources.positions import EARLIEST, LATEST, Position, offset_at, parse_position, resolve
 from spark.sources.pushed_filters import Pushed, push
 from spark.sources.queue_reader import ALL, RangeReader, ReadRules
-from spark.sources.ranges import Range, cut, range_of
+from spark.sources.ranges import Range, TaskRanges, cut, range_of, tasks_of
 from spark.sources.rows import SCHEMA, BatchMaker
 from spark.sources.topic_kind import selects_tags
 from tools.message_puller import TOOLS_GROUP
@@ -175,14 +175,20 @@ class RangeTask(Shipped):
         self.pushed = Pushed({})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
-        if not isinstance(partition, Range):  # Spark's own, where there are no ranges
+        """The rows of a task's ranges."""
+        if not isinstance(partition, TaskRanges):  # Spark's own, where there are no ranges
             return
         maker = BatchMaker(self.schema)
         wants = self.pushed.wants if self.pushed.needs_a_look() else None
         with Cluster(self.plan.connection) as cluster:
-            reader = RangeReader(cluster, partition, self.plan.rules, wants)
-            yield from reader.batches(maker, self.plan.batch_bytes)
+            for each in partition.ranges:
+                reader = RangeReader(cluster, each, self.plan.rules, wants)
+                yield from reader.batches(maker, self.plan.batch_bytes)
+
+    def tasks(self, ranges: Iterable[Range]) -> list[TaskRanges]:
+        """What tasks read of these."""
+        least = self.plan.min_partitions
+        return tasks_of(cut(ranges, self.plan.messages_per_partition, least), least)
 
 
 class BatchReader(RangeTask, DataSourceReader):
@@ -194,12 +200,12 @@ class BatchReader(RangeTask, DataSourceReader):
         self.end = end
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A partition for each range of each queue."""
+        """A partition for each range of each queue, unless there are many small ones."""
         plan = self.plan
         with Cluster(plan.connection) as cluster:
             ranges = [each for topic in plan.topics for each in self._ranges(cluster, topic)]
             self._choose_tags(cluster)
-        return cut(ranges, plan.messages_per_partition, plan.min_partitions)
+        return self.tasks(ranges)
 
     def _ranges(self, cluster: Cluster, topic: str) -> Iterator[Range]:
         limits = find_ends(

@@ -29,7 +29,7 @@ from spark.sources.errors import NoTopicError, SourceError
 from spark.sources.limits import Limits, find_ends, find_limits
 from spark.sources.options import Options
 from spark.sources.positions import Position, resolve
-from spark.sources.ranges import Range, cut, range_of
+from spark.sources.ranges import Range, range_of
 from spark.sources.rocketmq import RangeTask, ReadPlan, within
 from spark.sources.stream_offsets import Offsets, decode_offsets, encode_offsets, share
 
@@ -160,8 +160,7 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
             for queue, stop in sorted(ends.items(), key=_name)
             for each in self._range(queue, begun.get(queue), stop, limits.get(queue))
         ]
-        plan = self.plan
-        return cut(ranges, plan.messages_per_partition, plan.min_partitions)
+        return self.tasks(ranges)
 
     def _range(
         self, queue: MessageQueue, begin: int | None, end: int, limits: Limits | None

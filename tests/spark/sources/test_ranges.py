@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.sources.errors import SourceError
-from spark.sources.ranges import MOST_RANGES, Range, cut
+from spark.sources.ranges import (
+    MOST_RANGES,
+    SMALL_TASK,
+    USUAL_TASKS,
+    Range,
+    TaskRanges,
+    cut,
+    tasks_of,
+)
 
 
 def ranges(*bounds: tuple[int, int]) -> list[Range]:
@@ -48,3 +56,34 @@ def test_every_offset_once(bounds: list[tuple[int, int]], most: int, least: int)
     offsets = [(r.queue_id, offset) for r in found for offset in range(r.begin, r.end)]
     assert offsets == [(r.queue_id, offset) for r in whole for offset in range(r.begin, r.end)]
     assert all(0 < each.end - each.begin <= most for each in found)
+
+
+def sizes(tasks: list[TaskRanges]) -> list[list[int]]:
+    return [[each.size for each in task.ranges] for task in tasks]
+
+
+def test_small_ranges_of_many_queues_are_of_one_task() -> None:
+    many = ranges(*[(0, 200)] * 512)
+    assert sizes(tasks_of(many, 1)) == [[200] * 10] * 51 + [[200] * 2]
+    assert sizes(tasks_of(many[:64], 1)) == [[200] * 2] * 32
+    assert sizes(tasks_of(many, 300))[:1] == [[200]]
+
+
+def test_few_ranges_and_large_ones_have_a_task_each() -> None:
+    assert sizes(tasks_of(ranges(*[(0, 3)] * USUAL_TASKS), 1)) == [[3]] * USUAL_TASKS
+    large = ranges(*[(0, SMALL_TASK + 1)] * 100)
+    assert sizes(tasks_of(large, 1)) == [[SMALL_TASK + 1]] * 100
+    assert tasks_of([], 5) == []
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 50), st.integers(1, 2**62)), max_size=200),
+    st.integers(1, 150),
+)
+def test_every_range_in_one_task(numbers: list[int], least: int) -> None:
+    whole = ranges(*((5, 5 + number) for number in numbers))
+    tasks = tasks_of(whole, least)
+    assert [each for task in tasks for each in task.ranges] == whole
+    assert len(tasks) >= min(len(whole), max(least, USUAL_TASKS))
+    for task in tasks:
+        assert len(task.ranges) == 1 or sum(each.size for each in task.ranges) <= SMALL_TASK

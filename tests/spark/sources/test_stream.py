@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
@@ -23,7 +24,7 @@ from spark.sources.errors import (
 )
 from spark.sources.options import Options
 from spark.sources.positions import parse_position
-from spark.sources.ranges import Range
+from spark.sources.ranges import TaskRanges
 from spark.sources.rocketmq import ReadPlan
 from spark.sources.rows import SCHEMA
 from spark.sources.stream import StreamReader, StreamRules
@@ -48,8 +49,9 @@ def offsets(*numbers: int, broker: str = "broker-g", topic: str = "T") -> dict[s
 def ranges(query: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
     return [
         (each.queue_id, each.begin, each.end)
-        for each in query.partitions(start, end)
-        if isinstance(each, Range)
+        for part in query.partitions(start, end)
+        if isinstance(part, TaskRanges)
+        for each in part.ranges
     ]
 
 
@@ -332,6 +334,22 @@ def test_a_running_query_is_pickled_for_its_tasks(query: StreamReader) -> None:
     copy: StreamReader = pickle.loads(pickled(query))
     part = next(each for each in query.partitions(offsets(0, 0), offsets(5, 3)))
     assert [batch.num_rows for batch in copy.read(part)] == [5]
+
+
+def test_many_small_queues_are_read_by_few_tasks(stored: FakeQueues) -> None:
+    """Each message once, and what is wrong with a later queue of a task is told."""
+    stored.plain("T", *[3] * 100)
+    query = reader(stored)
+    parts = query.partitions(offsets(*[1] * 100), offsets(*[3] * 100))
+    assert len(parts) == 34
+    tables = [pa.Table.from_batches([batch]) for part in parts for batch in query.read(part)]
+    rows = pa.concat_tables(tables).select(["queue_id", "queue_offset"]).to_pylist()
+    wanted = [(number, offset) for number in range(100) for offset in (1, 2)]
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == wanted
+    stored.first["T", 9] = 2
+    with pytest.raises(DataLossError):
+        [batch for part in parts for batch in query.read(part)]
+    query.stop()
 
 
 def test_stopping_twice(query: StreamReader) -> None:
