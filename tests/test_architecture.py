@@ -465,6 +465,7 @@ def uses_that_learn(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for target in [node.target]
         if ast.unparse(node.value.func) == "learnt"
     }
+    yield from uses_that_hide(tree)
     for inner in functions_of(tree):
         for node in ast.walk(inner):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -481,6 +482,20 @@ def uses_that_learn(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "convert to a type that is learnt at the import"
 
 
+def uses_that_hide(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Where a call would not be seen as msgspec's."""
+    learning = {"msgspec.convert", *(f"msgspec.{form}.decode" for form in FORMS)}
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{each.name}".removeprefix("msgspec.") for each in node.names}
+            if not names.isdisjoint({"convert", *(f"{f}.{n}" for f in FORMS for n in USES)}):
+                yield node.lineno, "import msgspec itself"
+        if isinstance(node, ast.Attribute) and node not in called and ast.unparse(node) in learning:
+            yield node.lineno, "call it, with its type"
+
+
+USES = ("decode", "Decoder")
 FORMS = ("json", "msgpack", "yaml", "toml")
 """Of msgspec."""
 
@@ -507,6 +522,11 @@ def functions_of(tree: ast.Module) -> Iterator[ast.AST]:
         ("    return msgspec.convert(data, KNOWN, strict=False)", 0),
         ("    return msgspec.convert(data, type=KNOWN)", 0),
         ("    return [lambda: msgspec.msgpack.decode(data, type=Kind)]", 1),
+        ("    return partial(msgspec.json.decode, type=Kind)(data)", 1),
+        ("    return map(msgspec.convert, data)", 1),
+        ("    from msgspec import convert", 1),
+        ("    from msgspec.json import Decoder as Read", 1),
+        ("    from msgspec.structs import replace", 0),
     ],
 )
 def test_uses_that_learn(line: str, count: int) -> None:

@@ -70,10 +70,11 @@ def is_address(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NameServers:
-    """Addresses of name servers, and whether they are the default."""
+    """Addresses of name servers, whether they are the default, how long each is waited for."""
 
     addresses: tuple[str, ...]
     is_default: bool = False
+    timeout_ms: int = TIMEOUT_MS
 
     @classmethod
     def parse(cls, text: str | None) -> NameServers:
@@ -157,7 +158,8 @@ class AdminClient:
         failures = []
         for address in self.name_servers.addresses:
             try:
-                return self.call(address, code, header, accept=accept)
+                timeout_ms = self.name_servers.timeout_ms
+                return self.call(address, code, header, accept=accept, timeout_ms=timeout_ms)
             except BrokerAnswerError as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     remark = f"{error.remark}; is it a name server? Brokers answer this"

@@ -97,13 +97,13 @@ class Pulled:
 
 
 class Cluster(Closing):
-    """Owned by: one task or planner; a second thread of it may ask, too."""
+    """Owned by: one task or planner; threads that it has started may ask, too."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         credentials = connection.credentials
         self.admin = AdminClient(
-            NameServers(connection.name_servers),
+            NameServers(connection.name_servers, timeout_ms=connection.timeout_ms),
             lambda: time.time_ns() // 1_000_000,
             None
             if credentials is None
@@ -146,15 +146,20 @@ class Cluster(Closing):
         retry_ms = self.connection.retry_ms
         patience = Patience(retry_ms, self.pause)
         while True:
+            failure: SourceError
             try:
                 with self._told(what):
                     return ask()
             except NoNameServerError as error:
-                text = f"{error}; asked for {retry_ms} ms (option retryMs)"
+                failure = NoNameServerError(f"{error}; asked for {retry_ms} ms (option retryMs)")
                 if not patience.has_waited():
                     log.warning("%s; asked again for %s ms (option retryMs)", error, retry_ms)
+            except NoTopicError as error:
+                if not patience.has_waited():
+                    raise
+                failure = error  # a name server that has just started waits for its brokers
             if self._closed.is_set() or not patience.wait():
-                raise NoNameServerError(text)
+                raise failure
 
     def _unknown_topic(self, topic: str) -> str:
         try:

@@ -160,7 +160,10 @@ class RangeReader:
         """Answers that move on, each with the offset that was asked for; those that come next are
         fetched while one is being read."""
         offset, end = self._part.begin, self._part.end
-        with PullsAhead(self._pull, end, most_bytes, is_whole=self._is_whole) as ahead:
+        late_s = self._cluster.connection.timeout_ms / 1000 / 4
+        with PullsAhead(
+            self._pull, end, most_bytes, is_whole=self._is_whole, late_s=late_s
+        ) as ahead:
             while offset < end:
                 pulled = ahead.take(offset)
                 following = self._following(offset, pulled)

@@ -25,9 +25,10 @@ from pyspark.sql.types import StructType
 
 from remoting.body.message_queue import MessageQueue
 from spark.sources.cluster import Cluster
-from spark.sources.errors import NoTopicError, SourceError
+from spark.sources.errors import NoTopicError, SourceError, UnavailableError
 from spark.sources.limits import Limits, find_ends, find_limits
 from spark.sources.options import Options
+from spark.sources.patience import Patience
 from spark.sources.positions import Position, resolve
 from spark.sources.ranges import Range, range_of
 from spark.sources.rocketmq import RangeTask, ReadPlan, within
@@ -62,6 +63,7 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         self._cluster: Cluster | None = None
         self._latest: Offsets | None = None
         self._target: dict[MessageQueue, Limits] | None = None
+        self._told_away = ""
 
     # -- where to read -------------------------------------------------------------------------
 
@@ -92,6 +94,7 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
         begun = decode_offsets(start)
         self._check_topics(begun)
         limits = self._limits()
+        self._check_brokers(begun)
         ends = {queue: end for queue, end in begun.items() if queue.topic in self.plan.topics}
         for queue, each in (limits if self._target is None else self._target).items():
             ends[queue] = self._end(queue, begun.get(queue, each.begin), limits.get(queue))
@@ -109,6 +112,39 @@ class StreamReader(RangeTask, DataSourceStreamReader, SupportsTriggerAvailableNo
                 f"the checkpoint is of {', '.join(sorted(kept))}, the query reads "
                 f"{', '.join(self.plan.topics)}: give each query a checkpointLocation of its own"
             )
+
+    def _check_brokers(self, begun: Offsets) -> None:
+        """Those of the checkpoint that are in no route now: nobody tells where their queues end.
+        What waits there is read when they are back, so a query that ends now waits for them."""
+        retry_ms = self.plan.connection.retry_ms
+        patience = Patience(retry_ms, self._open().pause)
+        while away := self._away(begun):
+            if self._target is None or self.plan.accept_slave_end:
+                break
+            if not patience.wait():
+                raise UnavailableError(
+                    f"{away}, of which the checkpoint has offsets, is in no route for {retry_ms} "
+                    "ms (option retryMs): start it, or set the option acceptSlaveEnd to true, to "
+                    "end without what it has"
+                )
+            self.prepareForTriggerAvailableNow()
+        if away and away != self._told_away:
+            log.warning("nothing new now: %s is in no route", away)
+        self._told_away = away
+
+    def _away(self, begun: Offsets) -> str:
+        """Names of brokers; of those in the target the end is known."""
+        names: set[str] = set()
+        for topic in self.plan.topics:
+            try:
+                route = self._open().route(topic)
+            except NoTopicError:  # has been told
+                continue
+            here = {each.broker_name for each in self._target or () if each.topic == topic}
+            here |= {each.broker_name for each in route.queue_datas}
+            there = {each.broker_name for each in begun if each.topic == topic}
+            names |= {f"broker {name} of topic {topic}" for name in there - here}
+        return ", ".join(sorted(names))
 
     def _begin(self, limits: Mapping[MessageQueue, Limits], queue: MessageQueue) -> int:
         return limits[queue].begin if queue in limits else 0

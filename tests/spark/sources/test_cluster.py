@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,6 +70,46 @@ class TestNameServers:
         assert waited == [0.1]
         assert f"{DEAD}" in caplog.text
         assert "asked again for 300 ms" in caplog.text
+
+    def test_one_that_has_just_started_knows_no_topic_yet(
+        self, client: Cluster, stored: FakeQueues
+    ) -> None:
+        """Its brokers tell it within half a minute."""
+        waited = away(client)
+        to_servers = client.pause
+
+        def pause(seconds: float) -> None:
+            to_servers(seconds)
+            if len(waited) == 2:
+                stored.plain("T", 1)
+
+        client.pause = pause
+        assert client.queues("T", fresh=True) == [QUEUE]
+        assert len(waited) == 2
+
+    def test_one_that_has_just_started_and_never_hears_of_the_topic(
+        self, client: Cluster, stored: FakeQueues
+    ) -> None:
+        waited = away(client)
+        with pytest.raises(NoTopicError, match="topic T does not exist"):
+            client.route("T")
+        assert waited
+
+    def test_one_that_hangs_is_waited_for_by_timeout_ms(self, stored: FakeQueues) -> None:
+        stored.plain("T", 1)
+        with socket.create_server(("127.0.0.1", 0)) as hanging:
+            address = f"127.0.0.1:{hanging.getsockname()[1]}"
+            with Cluster(Connection((address, stored.cluster.address), timeout_ms=200)) as client:
+                asked: list[tuple[str, int]] = []
+                call = client.admin.call
+
+                def noted(to: str, *given: Any, timeout_ms: int, **named: Any) -> Any:
+                    asked.append((to, timeout_ms))
+                    return call(to, *given, timeout_ms=timeout_ms, **named)
+
+                client.admin.call = noted  # type: ignore[method-assign]
+                client.route("T")
+        assert asked == [(address, 200), (stored.cluster.address, 200)]
 
     def test_a_fresh_route_in_a_failover_is_asked_for_once(
         self, client: Cluster, stored: FakeQueues

@@ -21,6 +21,9 @@ from tests.support.deadline import wait_until
 
 SUCCESS = 0
 BATCH = 8 << 20
+SOON = 3600.0
+WARM = 32 * 100
+"""From this offset on there are as many under way as there may be."""
 
 
 def answer(following: int, size: int = 100, code: int = SUCCESS) -> Pulled:
@@ -35,6 +38,8 @@ class Broker:
         self.size = size
         self.asked: list[tuple[int, int]] = []
         self.change: Callable[[int, int], Pulled | None] = lambda offset, count: None
+        self.gate = threading.Event()
+        """Opened at the end of `held`."""
         self._lock = threading.Lock()
 
     def pull(self, offset: int, count: int) -> Pulled:
@@ -45,20 +50,26 @@ class Broker:
 
 
 def read(
-    broker: Broker, end: int, most_bytes: int = BATCH, *, is_whole: bool = True
+    broker: Broker, end: int, *, is_whole: bool = True, late_s: float = SOON
 ) -> list[tuple[int, int]]:
     """Where each answer begins and ends."""
     found = []
     offset = 0
-    with PullsAhead(broker.pull, end, most_bytes, is_whole=is_whole) as ahead:
+    with PullsAhead(broker.pull, end, BATCH, is_whole=is_whole, late_s=late_s) as ahead:
         while offset < end:
-            pulled = ahead.take(offset)
-            following = min(pulled.next_offset, end)
+            following = one(ahead, offset, end)
             found.append((offset, following))
-            if following > offset:
-                ahead.ask_on(offset, pulled, following)
             offset = following
     return found
+
+
+def one(ahead: PullsAhead, offset: int, end: int) -> int:
+    """Take an answer, as RangeReader does; where it ends."""
+    pulled = ahead.take(offset)
+    following = min(pulled.next_offset, end)
+    if following > offset:
+        ahead.ask_on(offset, pulled, following)
+    return following
 
 
 def steps(end: int, step: int) -> list[tuple[int, int]]:
@@ -68,7 +79,16 @@ def steps(end: int, step: int) -> list[tuple[int, int]]:
 def test_each_offset_is_asked_for_once_and_comes_in_its_order() -> None:
     broker = Broker()
     assert read(broker, 10_007) == steps(10_007, 32)
-    assert sorted(broker.asked) == [(0, 10_007), *((b, e - b) for b, e in steps(10_007, 32)[1:])]
+    assert sorted(offset for offset, _ in broker.asked) == [*range(0, 10_007, 32)]
+
+
+def test_what_a_broker_gives_at_most_is_found_out_a_few_times() -> None:
+    """Twice as much is asked for now and then, less and less often."""
+    broker = Broker()
+    read(broker, 32 * 2_000)
+    more = sorted(offset for offset, count in broker.asked[1:] if count > 32)
+    assert 2 < len(more) < 14
+    assert more[-1] - more[-2] > 4 * (more[1] - more[0])
 
 
 def test_nobody_asks_for_more_than_is_left() -> None:
@@ -77,22 +97,26 @@ def test_nobody_asks_for_more_than_is_left() -> None:
 
 
 @contextmanager
-def held(broker: Broker, end: int, most_bytes: int) -> Iterator[PullsAhead]:
-    """All pulls but the first wait until the end."""
-    gate = threading.Event()
+def held(
+    broker: Broker, end: int, most_bytes: int, begin: int = 0, *, late_s: float = SOON
+) -> Iterator[PullsAhead]:
+    """Read up to `begin`; all pulls behind it wait until the end."""
+    given = broker.change
 
-    def wait(offset: int, count: int) -> None:
-        if offset:
-            gate.wait()
+    def wait(offset: int, count: int) -> Pulled | None:
+        if offset > begin:
+            broker.gate.wait()
+        return given(offset, count)
 
     broker.change = wait
-    with PullsAhead(broker.pull, end, most_bytes, is_whole=True) as ahead:
+    with PullsAhead(broker.pull, end, most_bytes, is_whole=True, late_s=late_s) as ahead:
         try:
-            pulled = ahead.take(0)
-            ahead.ask_on(0, pulled, pulled.next_offset)
+            offset = 0
+            while offset <= begin:
+                offset = one(ahead, offset, end)
             yield ahead
         finally:
-            gate.set()
+            broker.gate.set()
 
 
 @pytest.mark.parametrize(
@@ -106,9 +130,107 @@ def held(broker: Broker, end: int, most_bytes: int) -> Iterator[PullsAhead]:
 )
 def test_no_more_bytes_than_a_quarter_of_a_batch(size: int, most_bytes: int, count: int) -> None:
     broker = Broker(size=size)
-    with held(broker, 100_000, most_bytes):
-        wait_until(lambda: len(broker.asked) == 1 + count)
-    assert sorted(broker.asked)[1:] == [(32 * (1 + n), 32) for n in range(count)]
+    with held(broker, 100_000, most_bytes, WARM):
+        wait_until(lambda: len(behind(broker)) == count)
+    assert behind(broker)[0] == WARM + 32
+    assert len(behind(broker)) == count
+
+
+def behind(broker: Broker, begin: int = WARM) -> list[int]:
+    return sorted(offset for offset, _ in broker.asked if offset > begin)
+
+
+def test_answers_that_become_larger_while_they_are_under_way() -> None:
+    """What is held has the same bounds, and what was dropped is read in its turn."""
+    broker = Broker(size=1_000)
+    broker.change = lambda offset, count: answer(offset + 32, BATCH // 8) if offset > WARM else None
+    end = WARM + 100 * 32
+    with held(broker, end, BATCH, WARM) as ahead:
+        wait_until(lambda: len(behind(broker)) == MOST_AHEAD)
+        broker.gate.set()
+        answers = [each.answer.result() for each in ahead._windows]
+        offset = WARM + 32
+        while offset < end:
+            offset = one(ahead, offset, end)
+    sizes = [len(found.records) for found in answers if found]
+    assert sizes == [BATCH // 8] * 2
+    assert offset == end
+    assert max(count for offset, count in broker.asked if offset > WARM) <= 64
+
+
+def test_one_message_is_ahead_even_when_it_is_larger_than_that() -> None:
+    broker = Broker(size=BATCH)
+    with held(broker, 1_000, BATCH) as ahead:
+        broker.gate.set()
+        found = ahead._windows[0].answer.result()
+    assert found is not None
+    assert len(found.records) == BATCH
+
+
+def test_one_large_answer_is_forgotten() -> None:
+    broker = Broker(size=1_000)
+    broker.change = lambda offset, count: answer(offset + 32, BATCH // 2) if offset == 32 else None
+    with held(broker, 100_000, BATCH, WARM):
+        wait_until(lambda: len(behind(broker)) == MOST_AHEAD)
+    assert len(behind(broker)) == MOST_AHEAD
+
+
+def test_one_is_under_way_at_first() -> None:
+    """More could all be late on a slow link, and be asked for again and again."""
+    broker = Broker()
+    with held(broker, 10_000, BATCH):
+        wait_until(lambda: len(broker.asked) > 1)
+    assert broker.asked[1:] == [(32, 32)]
+
+
+@pytest.mark.parametrize(("late_s", "count"), [(-1.0, 1), (SOON, MOST_AHEAD)])
+def test_there_are_more_while_answers_come_soon(late_s: float, count: int) -> None:
+    broker = Broker()
+    with held(broker, 100_000, BATCH, WARM, late_s=late_s):
+        wait_until(lambda: len(behind(broker)) == count)
+    assert len(behind(broker)) == count
+
+
+def test_late_answers_make_fewer() -> None:
+    broker = Broker()
+    counts = []
+    with PullsAhead(broker.pull, 100_000, BATCH, is_whole=True, late_s=SOON) as ahead:
+        offset = 0
+        for late_s in [SOON] * 100 + [-1.0] * 100:
+            ahead._late_s = late_s
+            offset = one(ahead, offset, 100_000)
+            counts.append(len(ahead._windows))
+    assert (counts[99], counts[-1]) == (MOST_AHEAD, 1)
+
+
+def test_a_first_answer_that_is_short() -> None:
+    """As of one large message, or where a file of the log ends: the others are not asked for one
+    by one."""
+    broker = Broker()
+    broker.change = lambda offset, count: answer(1) if not offset else None
+    found = read(broker, 32 * 200)
+    assert found[0] == (0, 1)
+    assert {end - begin for begin, end in found[-100:-1]} == {32}
+    assert len(broker.asked) < 320
+
+
+def test_a_first_answer_that_has_none() -> None:
+    """The first messages are beyond retention, and failOnDataLoss is off: how much the broker gives
+    is not known yet."""
+    broker = Broker()
+    broker.change = lambda offset, count: answer(5, 0, code=21) if not offset else None
+    found = read(broker, 32 * 200)
+    assert found[:2] == [(0, 5), (5, 37)]
+    assert len(broker.asked) < 210
+
+
+def test_messages_that_become_larger_are_asked_for_by_fewer() -> None:
+    """So that the next pulls are under way, not the rests of many, one behind the other."""
+    broker = Broker()
+    broker.change = lambda offset, count: answer(offset + min(count, 4)) if offset >= 960 else None
+    read(broker, 4_800)
+    counts = [count for offset, count in broker.asked if offset >= 2_400]
+    assert counts.count(4) > 0.9 * len(counts)
 
 
 def test_an_answer_that_is_shorter_than_foretold() -> None:
@@ -134,8 +256,7 @@ def test_the_rest_of_an_answer_that_was_shorter() -> None:
 
     broker.change = shorter
     found = read(broker, 960)
-    pieces = ((b, m) for first in range(32, 960, 32) for b, m in ((first, 8), (first + 8, 24)))
-    assert found == [(0, 32), *((begin, begin + count) for begin, count in pieces)]
+    assert [begin for begin, _ in found[1:]] == [end for _, end in found[:-1]]
     asked = [offset for offset, _ in broker.asked]
     assert len(asked) == len(set(asked)) == len(found)
 
@@ -159,11 +280,9 @@ def test_behind_such_an_answer_one_is_ahead() -> None:
     broker = Broker()
     broker.change = beyond
     offset = 0
-    with PullsAhead(broker.pull, 10_000, BATCH, is_whole=True) as ahead:
+    with PullsAhead(broker.pull, 10_000, BATCH, is_whole=True, late_s=SOON) as ahead:
         while offset < 500:
-            pulled = ahead.take(offset)
-            ahead.ask_on(offset, pulled, pulled.next_offset)
-            offset = pulled.next_offset
+            offset = one(ahead, offset, 10_000)
         wait_until(lambda: (offset, 10_000 - offset) in broker.asked)
 
 
@@ -202,10 +321,9 @@ def test_an_error_comes_in_its_turn() -> None:
         return None
 
     broker.change = fail
-    with PullsAhead(broker.pull, 1_000, BATCH, is_whole=True) as ahead:
+    with PullsAhead(broker.pull, 1_000, BATCH, is_whole=True, late_s=SOON) as ahead:
         for offset in (0, 32, 64):
-            pulled = ahead.take(offset)
-            ahead.ask_on(offset, pulled, pulled.next_offset)
+            one(ahead, offset, 1_000)
         wait_until(lambda: len(broker.asked) > 4)
         with pytest.raises(UnavailableError, match="gone"):
             ahead.take(96)
@@ -213,11 +331,11 @@ def test_an_error_comes_in_its_turn() -> None:
 
 def test_its_threads_end() -> None:
     broker = Broker()
-    with held(broker, 100_000, BATCH) as ahead:
-        wait_until(lambda: len(broker.asked) == 1 + MOST_AHEAD)
+    with held(broker, 100_000, BATCH, WARM) as ahead:
+        wait_until(lambda: len(behind(broker)) == MOST_AHEAD)
         ahead.close()
     assert not [thread for thread in ahead._pool._threads if _lives_on(thread)]
-    assert len(broker.asked) == 1 + MOST_AHEAD
+    assert len(behind(broker)) == MOST_AHEAD
 
 
 def _lives_on(thread: threading.Thread) -> bool:

@@ -215,13 +215,76 @@ class TestAvailableNow:
             with_none.prepareForTriggerAvailableNow()
         with_none.stop()
 
+    def test_a_broker_of_the_checkpoint_that_is_away(
+        self, query: StreamReader, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The query would be over without its messages, and nobody would know."""
+        query.prepareForTriggerAvailableNow()
+        said = r"broker broker-b of topic T, of which.*no route for 300 ms.*acceptSlaveEnd to true"
+        with pytest.raises(UnavailableError, match=said):
+            query.latestOffset(with_broker_b(), ALL)
+        assert not caplog.records
+
+    def test_such_a_broker_that_comes_back(self, query: StreamReader, stored: FakeQueues) -> None:
+        query.prepareForTriggerAvailableNow()
+        query._open().pause = lambda _seconds: add_broker_b(stored)
+        end = query.latestOffset(with_broker_b(), ALL)["offsets"]["T"]
+        assert end == {"broker-b": {"0": 5, "1": 3}, "broker-g": {"0": 5, "1": 3}}
+
+    def test_such_a_broker_that_is_done_without(
+        self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        query.plan = replace(query.plan, accept_slave_end=True)
+        query.prepareForTriggerAvailableNow()
+        end = query.latestOffset(with_broker_b(), ALL)["offsets"]["T"]
+        assert end == {"broker-b": {"0": 2}, "broker-g": {"0": 5, "1": 3}}
+        assert "broker broker-b of topic T is in no route" in caplog.text
+
+    def test_a_broker_that_goes_away_in_the_middle(
+        self, query: StreamReader, stored: FakeQueues
+    ) -> None:
+        """Its end is known: its tasks wait."""
+        add_broker_b(stored)
+        query.prepareForTriggerAvailableNow()
+        stored.plain("T", 5, 3)
+        end = query.latestOffset(with_broker_b(), ALL)["offsets"]["T"]
+        assert end == {"broker-b": {"0": 5, "1": 3}, "broker-g": {"0": 5, "1": 3}}
+
     def test_queues_that_come_later(self, query: StreamReader, stored: FakeQueues) -> None:
         query.prepareForTriggerAvailableNow()
         stored.plain("T", 5, 3, 4)
         assert query.latestOffset(offsets(0, 0), ALL) == offsets(5, 3)
 
 
+def with_broker_b() -> dict[str, Any]:
+    """A checkpoint of two brokers."""
+    found = offsets(0, 0)
+    found["offsets"]["T"]["broker-b"] = {"0": 2}
+    return found
+
+
+def add_broker_b(stored: FakeQueues) -> None:
+    """A second broker, of as many queues."""
+    route = stored.routes["T"]
+    route.broker_datas.append(replace(route.broker_datas[0], broker_name="broker-b"))
+    route.queue_datas.append(replace(route.queue_datas[0], broker_name="broker-b"))
+
+
 class TestFailover:
+    def test_a_broker_that_is_in_no_route(
+        self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is told once, and waited for by nobody but its own queues."""
+        for _ in range(3):
+            assert query.latestOffset(with_broker_b(), ALL)["offsets"]["T"]["broker-b"] == {"0": 2}
+        assert caplog.text.count("nothing new now: broker broker-b of topic T is in no route") == 1
+        add_broker_b(stored)
+        end = query.latestOffset(with_broker_b(), ALL)["offsets"]["T"]
+        assert end["broker-b"] == {"0": 5, "1": 3}
+        stored.plain("T", 5, 3)
+        query.latestOffset(with_broker_b(), ALL)
+        assert caplog.text.count("is in no route") == 2
+
     def test_a_slave_that_lags(
         self, query: StreamReader, stored: FakeQueues, caplog: pytest.LogCaptureFixture
     ) -> None:
