@@ -1,7 +1,9 @@
 """How the last stop went: the `abort` file, and our own `clean.exit`.
 
 `abort` is RocketMQ's: it exists while the store is open, and still when the store was not closed
-cleanly; ours names the boot of the machine in it. `clean.exit` is ours, ignored by Java: written
+cleanly; ours names the boot of the machine in it, and says on a second line whether the store built
+light queues, whose newest units were perhaps in no file: the next start builds them, whatever its
+settings say. `clean.exit` is ours, ignored by Java: written
 last in an orderly stop, it says where the log ends, so that the next start need not scan. It is
 removed before anything is written. A Java broker may have used the files in between: the file is
 valid only while the last log file is unchanged (mtime, CRC of its end, nothing after the end).
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _TAIL_SIZE: Final = 65_536
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_LIGHT_QUEUES: Final = "light queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +48,12 @@ class CleanExit:
 # -- abort -------------------------------------------------------------------------------------
 
 
-def create_abort(path: Path) -> None:
-    """Record that the store is open, in this boot; on disk when it returns. Raises
-    FlushFailedError, OSError."""
+def create_abort(path: Path, *, light_queues: bool = False) -> None:
+    """Record that the store is open, in this boot, and whether it builds light queues; on disk when
+    it returns. Raises FlushFailedError, OSError."""
     make_directory(path.parent)
-    replace_file(path, boot_id().encode("ascii"))
+    text = f"{boot_id()}\n{_LIGHT_QUEUES}\n" if light_queues else boot_id()
+    replace_file(path, text.encode("ascii"))
 
 
 def delete_abort(path: Path) -> None:
@@ -67,7 +71,7 @@ def is_of_another_boot(abort_path: Path) -> bool:
     """Whether `abort` names another boot: nothing is left in memory of what was written then. False
     when it names none, or cannot be read."""
     try:
-        named = abort_path.read_text(encoding="ascii", errors="replace").strip(" \0\n")
+        named = _lines(abort_path)[0]
     except OSError:
         return False
     return named not in ("", boot_id())
@@ -79,12 +83,27 @@ def machine_went_down(abort_path: Path) -> bool:
     So it is when `abort` names no boot (RocketMQ's) or cannot be read.
     """
     try:
-        return abort_path.read_text(encoding="ascii", errors="replace").strip() != boot_id()
+        return _lines(abort_path)[0] != boot_id()
     except FileNotFoundError:
         return False
     except OSError as error:
         log.warning("%s: not readable (%s); assuming another boot left it", abort_path, error)
         return True
+
+
+def left_light_queues(abort_path: Path) -> bool:
+    """Whether the store built light queues and was not closed cleanly: units of them may be in no
+    file. False when `abort` cannot be read."""
+    try:
+        return _LIGHT_QUEUES in _lines(abort_path)[1:]
+    except OSError:
+        return False
+
+
+def _lines(abort_path: Path) -> list[str]:
+    """At least one. Raises OSError."""
+    text = abort_path.read_text(encoding="ascii", errors="replace")
+    return text.strip(" \0\n").split("\n")
 
 
 # -- clean.exit --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Tested by tests/store/test_slave_message_store.py.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
 from store.careful_dispatch import CarefulDispatch, Dispatcher
 from store.clean_consume_queue_service import clean_table
+from store.clean_exit import left_light_queues
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
 from store.consume_queue_table import ConsumeQueueTable
@@ -42,6 +44,8 @@ from store.message_store_config import MessageStoreConfig
 from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
 
+log = logging.getLogger(__name__)
+
 
 class DerivedFiles:
     """See the module."""
@@ -54,9 +58,10 @@ class DerivedFiles:
         clock: Clock,
         on_index_flushed: Callable[[int], None],
     ) -> None:
-        """No file is touched. on_index_flushed gets the store timestamp (ms) of what is on disk."""
+        """No file is written. on_index_flushed gets the store timestamp (ms) of what is on disk."""
         self._config = config
         self._page = page
+        self._has_light = config.dispatches_lmq or _has_unfinished_light_queues(config)
         self.source: Final = self.new_source()
         self.extractor: Final = self.new_extractor()
         self.publisher: Final = QueueTableWriter(queue_table_fd)
@@ -64,7 +69,7 @@ class DerivedFiles:
         open_files = writers_open_files()
         self.light_files: Final = (
             LightQueueFiles(root, file_size, self.publisher, open_files=open_files)
-            if config.dispatches_lmq
+            if self._has_light
             else None
         )
         on_left_out = functools.partial(_count, page)
@@ -118,7 +123,7 @@ class DerivedFiles:
     def new_extractor(self) -> PropertyExtractor:
         """For another thread."""
         config = self._config
-        return PropertyExtractor(config.delay_level_ms, with_lmq=config.dispatches_lmq)
+        return PropertyExtractor(config.delay_level_ms, with_lmq=self._has_light)
 
     def dispatchers(self, on_moved: Callable[[], None] = lambda: None) -> Sequence[Dispatcher]:
         """What builds them from records, in order: batch queues leave the rest to the others.
@@ -199,6 +204,19 @@ class DerivedFiles:
             self.index.shutdown()
         self.queues.close()
         self.batch_queues.close()
+
+
+def _has_unfinished_light_queues(config: MessageStoreConfig) -> bool:
+    """Whether those that the log lacks are built although the settings have none, until a stop is
+    clean: switched off after a kill they would never get what waited for their files."""
+    if not left_light_queues(config.abort_path):
+        return False
+    log.warning(
+        "%s: the store had light queues and was not stopped cleanly: what messages have in them is "
+        "built although enableLmq and enableMultiDispatch are off",
+        config.abort_path,
+    )
+    return True
 
 
 def _count(page: ControlPage) -> None:

@@ -74,6 +74,7 @@ class RuntimeInfo:
     fenced_ranges: int = 0
     """Damaged ranges of the commit log, which hold `fenced_bytes`."""
     fenced_bytes: int = 0
+    light_queues_unwritable: int = 0
     schedule_offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Delay level to (delivered offset, max offset of its queue)."""
     timers: TimerInfo = field(default_factory=TimerInfo)
@@ -194,12 +195,13 @@ def _timers(timers: TimerInfo) -> dict[str, str]:
 
 def _damage(info: RuntimeInfo) -> dict[str, str]:
     """Ours; nothing for a store that is not known to be damaged."""
-    if not info.fenced_ranges:
-        return {}
-    return {
-        "commitLogDamagedRanges": str(info.fenced_ranges),
-        "commitLogDamagedBytes": str(info.fenced_bytes),
-    }
+    found = {}
+    if info.fenced_ranges:
+        found["commitLogDamagedRanges"] = str(info.fenced_ranges)
+        found["commitLogDamagedBytes"] = str(info.fenced_bytes)
+    if info.light_queues_unwritable:
+        found["lightQueuesUnwritable"] = str(info.light_queues_unwritable)
+    return found
 
 
 def rates_text(rates: Rates) -> str:

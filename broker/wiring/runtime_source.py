@@ -25,6 +25,7 @@ from store.control_slots import (
     FENCE_COUNT,
     FENCED_BYTES,
     FLUSHED_OFFSET,
+    LIGHT_QUEUES_UNWRITABLE,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
 )
@@ -88,6 +89,7 @@ class RuntimeSource:
             remain_flush_bytes=max(max_phy - counters[FLUSHED_OFFSET], 0),
             fenced_ranges=counters[FENCE_COUNT],
             fenced_bytes=counters[FENCED_BYTES],
+            light_queues_unwritable=counters[LIGHT_QUEUES_UNWRITABLE],
             schedule_offsets=self._store.schedule_progress(self._tables.schedule_offsets),
             timers=self._messages.timers.info(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),

@@ -14,6 +14,8 @@ from store.clean_exit import (
     delete_abort,
     describe_exit,
     find_objection,
+    is_of_another_boot,
+    left_light_queues,
     machine_went_down,
     read_clean_exit,
     remove_clean_exit,
@@ -68,6 +70,27 @@ def test_whether_the_machine_went_down(tmp_path: Path, caplog: pytest.LogCapture
     path.mkdir()  # Whatever else cannot be read.
     assert machine_went_down(path)
     assert "assuming another boot left it" in caplog.text
+
+
+def test_the_abort_file_says_whether_light_queues_were_built(tmp_path: Path) -> None:
+    path = tmp_path / "abort"
+    assert not left_light_queues(path)
+    create_abort(path)
+    assert not left_light_queues(path)
+    create_abort(path, light_queues=True)
+    assert left_light_queues(path)
+    assert not machine_went_down(path)
+    assert not is_of_another_boot(path)
+    path.write_text(path.read_text().replace(boot_id(), "another"))
+    assert machine_went_down(path)
+    assert is_of_another_boot(path)
+    assert left_light_queues(path)
+    for text in ("", "light queues", "\0" * 60, "\xff"):
+        path.write_bytes(text.encode("latin-1"))
+        assert not left_light_queues(path)
+    path.unlink()
+    path.mkdir()
+    assert not left_light_queues(path)
 
 
 def test_the_word_is_written_read_and_taken_back(

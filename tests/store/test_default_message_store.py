@@ -641,8 +641,10 @@ def test_a_clean_stop_writes_the_units_of_light_queues(light: Life) -> None:
 
 def test_after_a_kill_light_queues_are_built_from_the_log(light: Life, tmp_path: Path) -> None:
     known = queues(light)
-    shutil.copytree(light.config.root, tmp_path / "killed")
-    again = Life(tmp_path / "killed", enable_lmq=True, enable_multi_dispatch=True).start()
+    killed = tmp_path / "killed"
+    # What is just being replaced would be gone while it is copied.
+    shutil.copytree(light.config.root, killed, ignore=shutil.ignore_patterns("*.tmp"))
+    again = Life(killed, enable_lmq=True, enable_multi_dispatch=True).start()
     assert queues(again) == known
     again.put(1, "%LMQ%a")
     again.wait_dispatched()

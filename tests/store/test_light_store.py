@@ -13,6 +13,7 @@ import pytest
 
 from ipc.clock import SystemClock
 from store import flush_consume_queue_service
+from store.clean_exit import boot_id, left_light_queues
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import STORE_STATE, StoreState
 from store.flush_consume_queue_service import FlushConsumeQueueService
@@ -20,9 +21,9 @@ from store.generation_aware_reader import GenerationAwareReader
 from store.light_queue_files import LightQueueFiles
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
-from store.stored_units import CQ_UNIT_SIZE
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unwritable_queues import UnwritableQueues
-from tests.store.test_default_message_store import FILE_SIZE, Life
+from tests.store.test_default_message_store import FILE_SIZE, Life, record
 
 LIGHT = "%LMQ%a"
 
@@ -62,8 +63,8 @@ def in_files(life: Life, topic: str = LIGHT) -> bytes:
 
 
 def killed(life: Life, root: Path) -> Path:
-    """What a broker leaves that is killed now."""
-    shutil.copytree(life.config.root, root)
+    """What a broker leaves that is killed now. A file that is just being replaced is as before."""
+    shutil.copytree(life.config.root, root, ignore=shutil.ignore_patterns("*.tmp"))
     return root
 
 
@@ -210,3 +211,91 @@ def test_a_stop_that_would_take_too_long_leaves_the_rest_to_the_next_start(
     assert [units(again, topic) for topic in topics] == found
     again.stop()
     assert check_store(again.config.root, hash_slots=100).errors == []
+
+
+# -- switched off ------------------------------------------------------------------------------
+
+
+def put_in_light_queues(life: Life, numbers: range) -> None:
+    """Messages of topic T, each of which has a place in two light queues."""
+    for number in numbers:
+        life.log.now_ms = life.clock.now_ms()
+        offsets = f"INNER_MULTI_QUEUE_OFFSET\x01{number},{number}"
+        properties = f"KEYS\x01k\x02INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02{offsets}"
+        life.log.append(life.log.topic("T"), (record(b"x", properties.encode()),))
+        life.log.commit()
+
+
+def start_switched_off(root: Path) -> Life:
+    return Life(root, flush_interval_consume_queue=600_000).start()
+
+
+def places(life: Life) -> list[int]:
+    """Where the records of topic T are in the log."""
+    return life.queue("T")
+
+
+def light_places(life: Life, topic: str) -> list[int]:
+    return [unit[0] for unit in CQ_UNIT.iter_unpack(units(life, topic))]
+
+
+def test_what_waited_at_a_kill_is_built_although_light_queues_are_off_now(
+    life: Life, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_in_light_queues(life, range(7))
+    life.wait_dispatched()
+    assert in_files(life) == b""
+    expected = places(life)
+    assert len(expected) == 7
+    root = killed(life, tmp_path / "killed")
+    off = start_switched_off(root)
+    assert "was not stopped cleanly" in caplog.text
+    # Killed once more, before what was built is flushed, with its machine.
+    again = killed(off, tmp_path / "again")
+    shutil.rmtree(again / "consumequeue")
+    (again / "abort").write_text((again / "abort").read_text().replace(boot_id(), "another"))
+    off.stop()
+    for directory in (root, again):
+        start_switched_off(directory).stop()
+        assert not left_light_queues(directory / "abort")
+        on = start(directory)
+        for topic in ("%LMQ%a", "%LMQ%b"):
+            assert light_places(on, topic) == expected
+        put_in_light_queues(on, range(7, 8))
+        on.wait_dispatched()
+        assert light_places(on, "%LMQ%a") == places(on)
+        on.stop()
+        assert check_store(directory, hash_slots=100).errors == []
+
+
+def test_a_store_without_light_queues_takes_no_places_from_records(tmp_path: Path) -> None:
+    """Another broker may have left in them what a client wrote."""
+    off = start_switched_off(tmp_path / "store")
+    put_in_light_queues(off, range(3))
+    off.wait_dispatched()
+    again = start_switched_off(killed(off, tmp_path / "killed"))
+    assert len(places(again)) == 3
+    for life in (off, again):
+        assert {path.name for path in life.config.consume_queue_path.iterdir()} == {"T"}
+        life.stop()
+
+
+def test_a_queue_that_could_not_be_written_does_not_stop_a_start_with_light_queues_off(
+    life: Life,
+) -> None:
+    blocked = life.config.consume_queue_path / "%LMQ%a"
+    blocked.write_bytes(b"")
+    put_in_light_queues(life, range(7))
+    life.wait_dispatched()
+    expected = places(life)
+    life.stop()
+    root = life.config.root
+    assert left_light_queues(root / "abort")
+    start_switched_off(root).stop()
+    assert left_light_queues(root / "abort")
+    blocked.unlink()
+    start_switched_off(root).stop()
+    on = start(root)
+    for topic in ("%LMQ%a", "%LMQ%b"):
+        assert light_places(on, topic) == expected
+    on.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +111,21 @@ def test_durations(duration_ms: int, text: str) -> None:
 def test_rates() -> None:
     assert rates_text((0.0, 0.04973639709539441, None)) == "0.0 0.04973639709539441 "
     assert rates_text((12345678.9, None, None)) == "1.23456789E7  "
+
+
+def test_what_is_known_to_be_damaged() -> None:
+    info = info_of(StoreStatsService(FakeClock(1795177712327)))
+    totals = BrokerStats(lambda: 0, lambda: 0)
+    sound = runtime_table(info, totals)
+
+    def more(**fields: int) -> set[tuple[str, str]]:
+        return runtime_table(replace(info, **fields), totals).items() - sound.items()
+
+    assert more(light_queues_unwritable=2) == {("lightQueuesUnwritable", "2")}
+    assert more(fenced_ranges=1, fenced_bytes=700) == {
+        ("commitLogDamagedRanges", "1"),
+        ("commitLogDamagedBytes", "700"),
+    }
 
 
 def test_no_disk_known() -> None:

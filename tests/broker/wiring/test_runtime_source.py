@@ -14,7 +14,15 @@ from broker.metrics.store_stats_service import StoreStatsService
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.runtime_source import RuntimeSource, disk_space
-from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import (
+    DISPATCHED_OFFSET,
+    FENCE_COUNT,
+    FENCED_BYTES,
+    FLUSHED_OFFSET,
+    LIGHT_QUEUES_UNWRITABLE,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+)
 from tests.broker.broker_fakes import FakeClock
 from tests.support.shared_memory import fresh_page
 
@@ -62,9 +70,13 @@ def test_values_of_the_page(world: World) -> None:
     counters = world.page.counters
     counters[MIN_PHY_OFFSET], counters[MAX_PHY_OFFSET] = 100, 900
     counters[DISPATCHED_OFFSET], counters[FLUSHED_OFFSET] = 700, 600
+    counters[FENCE_COUNT], counters[FENCED_BYTES] = 2, 50
+    counters[LIGHT_QUEUES_UNWRITABLE] = 3
     info = world.source.runtime_info()
     assert (info.commit_log_min_offset, info.commit_log_max_offset) == (100, 900)
     assert (info.dispatch_behind_bytes, info.remain_flush_bytes) == (200, 300)
+    assert (info.fenced_ranges, info.fenced_bytes) == (2, 50)
+    assert info.light_queues_unwritable == 3
     assert info.earliest_message_timestamp_ms == 1100
     assert info.now_ms == world.clock.now_ms()
 
