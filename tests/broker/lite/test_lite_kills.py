@@ -4,6 +4,8 @@ sent, after kills at every step and at a slave that becomes the master, and noth
 from __future__ import annotations
 
 import json
+import re
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,10 @@ LIGHT = {
 }
 KILLS = 3
 INVISIBLE_MS = 2_000
+MANY = [f"m{number}" for number in range(300)]
+UNIT = struct.Struct(">QIQ")
+"""Of a consume queue: place in the log, size, tags code."""
+KEPT_OFFSET = re.compile(r'"%LMQ%\$TLite\$(m\d+)@GLite":\{0:(\d+)')
 
 
 class Truth:
@@ -164,3 +170,104 @@ def test_no_acknowledged_message_is_lost_and_none_comes_for_ever(group: Group) -
         assert truth.pop(client, 2 * INVISIBLE_MS) == []
     assert len(truth.sent) >= 4 * 3 * len(LITES)
     assert max(truth.got.values()) <= 1 + KILLS
+
+
+# -- many lite topics whose units wait ---------------------------------------------------------
+
+
+class Sender:
+    """What one client was told that it sent, by lite topic and in order, and what it got."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list[bytes]] = {lite: [] for lite in MANY}
+        self.got: dict[str, list[bytes]] = {lite: [] for lite in MANY}
+
+    def send(self, broker: OurBroker, part: str) -> None:
+        """1 to 3 messages to each lite topic, after so many to one that they do not all wait."""
+        with broker.client() as frames:
+            self._send(frames, MANY[7], 40, f"{part} before")
+            for number, lite in enumerate(MANY):
+                self._send(frames, lite, 1 + number % 3, part)
+            wait_until(lambda: all(self.is_there(frames, lite) for lite in MANY))
+
+    def _send(self, frames: FrameClient, lite: str, count: int, part: str) -> None:
+        for number in range(count):
+            body = f"{part}-{lite}-{number}".encode()
+            answer = send_lite(frames, lite, body, "KEYS\x01key\x02")
+            assert answer.code == 0, answer.remark
+            self.sent[lite].append(body)
+        if count > 3:
+            wait_until(lambda: self.is_there(frames, lite))
+
+    def is_there(self, frames: FrameClient, lite: str) -> bool:
+        answer = frames.call(30, {"topic": to_lmq_name(PARENT, lite), "queueId": 0})
+        return answer.ext_fields.get("offset") == str(len(self.sent[lite]))
+
+    def take(self, broker: OurBroker) -> None:
+        """Get and acknowledge until there is no more."""
+        with broker.client() as frames:
+            client = LiteClient(frames, "GLite", "c", "broker-a")
+            assert client.change("COMPLETE_ADD", *MANY).code == 0
+            wanted = sum(map(len, self.sent.values()))
+
+            def has_all() -> bool:
+                for each in client.pop(pollTime=100):
+                    self.got[each.lite].append(each.body)
+                    assert client.ack(each).code == 0
+                return sum(map(len, self.got.values())) >= wanted
+
+            wait_until(has_all, 30)
+            assert client.pop(pollTime=100) == []
+        assert self.got == self.sent
+        wait_until(lambda: self.kept_offsets(broker) == {k: len(v) for k, v in self.got.items()})
+
+    def kept_offsets(self, broker: OurBroker) -> dict[str, int]:
+        """How far the group is by what the broker has on disk: a kill loses later acks."""
+        path = broker.store_dir / "config" / "lmqConsumerOffset.json"
+        text = path.read_text() if path.exists() else ""
+        return {lite: int(offset) for lite, offset in KEPT_OFFSET.findall(text)}
+
+
+def units_in_files(broker: OurBroker, lite: str) -> int:
+    """How many records of a lite topic have a unit in the files of its light queue."""
+    directory = broker.store_dir / "consumequeue" / to_lmq_name(PARENT, lite) / "0"
+    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*")))
+    return sum(size > 0 for _place, size, _tags in UNIT.iter_unpack(data))
+
+
+def crash_while_units_wait(broker: OurBroker, sender: Sender) -> None:
+    """All processes at once. What was sent and not yet taken has no unit in a file; of the lite
+    topic with many messages some have."""
+    broker.crash()
+    for lite in MANY:
+        taken, sent = len(sender.got[lite]), len(sender.sent[lite])
+        in_files = units_in_files(broker, lite)
+        if lite == MANY[7]:
+            assert taken + 8 <= in_files < sent
+        else:
+            assert in_files == taken < sent
+
+
+def test_what_waits_for_its_files_when_all_are_killed_is_read_once(tmp_path: Path) -> None:
+    # After a kill, what is there a second later would be written.
+    settings = {**LIGHT, "brokerName": "broker-a", "flushIntervalConsumeQueue": 600_000}
+    broker, sender = OurBroker(tmp_path, **settings), Sender()
+    with broker.start():
+        with broker.client() as frames:
+            make_parent(frames, PARENT)
+            make_group(frames, "GLite", PARENT)
+        sender.send(broker, "first")
+        crash_while_units_wait(broker, sender)
+        sender.take(broker.start())
+
+        # Light queues are off for one life, which is stopped in order.
+        sender.send(broker, "second")
+        crash_while_units_wait(broker, sender)
+        switches = {"enableLmq": "false", "enableMultiDispatch": "false"}
+        on, broker.settings = broker.settings, broker.settings | switches
+        broker.start()
+        assert broker.terminate() == 0
+        broker.settings = on
+        sender.take(broker.start())
+        assert broker.terminate() == 0
+    assert broker.check().errors == []
