@@ -232,8 +232,7 @@ class StoreOpening:
         """From now on the files change: clean.exit is removed, abort exists."""
         config = self._config
         remove_clean_exit(config.clean_exit_path)
-        light_queues = self._derived.light_files is not None
-        create_abort(config.abort_path, light_queues=light_queues)
+        create_abort(config.abort_path, light_queues=self._derived.light_files is not None)
 
     def _publish_log(self, found: RecoveryResult) -> None:
         counters = self._counters
