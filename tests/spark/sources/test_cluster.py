@@ -123,8 +123,11 @@ class TestNameServers:
 
     def test_no_topic(self, client: Cluster, stored: FakeQueues) -> None:
         stored.plain("Topics", 1)
+        waited: list[float] = []
+        client.pause = waited.append
         with pytest.raises(NoTopicError, match="topic Topic does not exist; the nearest is Topics"):
             client.route("Topic")
+        assert waited == []
 
     def test_no_topic_and_no_right_to_list_them(self, client: Cluster, stored: FakeQueues) -> None:
         stored.cluster.always(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 16, "no right")
