@@ -215,7 +215,9 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             for queue in self._queues.values():
                 if (queue.topic, queue.queue_id) in self._files.unwritable:
                     continue
-                following = queue.repair.blank_out(low, high)
+                following = 0
+                with self.passing_by(queue):
+                    following = queue.repair.blank_out(low, high)
                 if following:
                     found.append((queue.topic, queue.queue_id, following))
                     self._dirty[queue] = None
@@ -239,7 +241,8 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             for run in runs_of_units(records):
                 queue = self._queues.get((run.topic, run.queue_id))
                 if queue is not None and (run.topic, run.queue_id) not in self._files.unwritable:
-                    self._fill_blanks(queue, run, records.count)
+                    with self.passing_by(queue):
+                        self._fill_blanks(queue, run, records.count)
 
     def _fill_blanks(self, queue: ConsumeQueue, run: UnitRun, most_missing: int) -> None:
         for offset, unit in enumerate(CQ_UNIT.iter_unpack(run.units), run.queue_offset):

@@ -59,11 +59,12 @@ class LightQueue(ConsumeQueue):
                 self._note_unwritable(error)
         return self._append_unwritable(data, queue_offset, first_end, last_end)
 
-    def _note_unwritable(self, error: StoreError | OSError) -> None:
-        self._light.unwritable.add((self.topic, self.queue_id), error)
+    def _note_unwritable(self, error: StoreError | OSError) -> UnwritableQueue:
+        state = self._light.unwritable.add((self.topic, self.queue_id), error)
         if not self.bounds.max_phy_offset:
             # Perhaps it has begun with blank units.
             self.bounds.clear()
+        return state
 
     def _append_unwritable(
         self, data: memoryview, queue_offset: int, first_end: int, last_end: int
@@ -80,15 +81,20 @@ class LightQueue(ConsumeQueue):
             phy_offset, record_size, _ = CQ_UNIT.unpack(data[size - CQ_UNIT_SIZE : size])
             bounds.append(size, phy_offset + record_size)
         if size < len(data):
+            if not queue_offset and last_end > state.left_out_end:
+                state.following = 0  # The topic was deleted, and made anew.
             state.leave_out(queue_offset + len(data) // CQ_UNIT_SIZE, last_end)
         return True
 
     def reserve(self, following: int) -> bool:
         """See ConsumeQueue."""
+        is_more = following > self.max_offset
         state = self.unwritable
         if state is None:
-            return super().reserve(following)
-        is_more = following > self.max_offset
+            try:
+                return super().reserve(following)
+            except (StoreError, OSError) as error:
+                state = self._note_unwritable(error)
         state.leave_out(following, 0)
         return is_more
 
@@ -105,6 +111,8 @@ class LightQueue(ConsumeQueue):
         if state is not None:
             if state.left_out_end > dispatched:
                 return False
+            # In files, since a checkpoint that was noted meanwhile counts from now on.
+            self.try_again()
             # What the log does not have any more is blank.
             super().reserve(state.following)
             self._light.unwritable.remove((self.topic, self.queue_id))

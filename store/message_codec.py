@@ -387,7 +387,7 @@ def check_record(
 def _find_damage(view: Buffer, layout: _Layout, view_start: int, check: bool | CrcOf) -> str:
     """The result of the costly checks: the body's CRC, and a topic whose end was never written.
     view_start: the place of the view's first byte in the log."""
-    if 0 in view[layout.topic_at : layout.topic_end]:
+    if 0 in bytes(view[layout.topic_at : layout.topic_end]):
         return "the topic has zero bytes"
     _, _, expected, *_, body_size = layout.fields
     start, end = layout.body_at, layout.body_at + body_size

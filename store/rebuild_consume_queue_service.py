@@ -166,29 +166,31 @@ class RebuildConsumeQueueService(ServiceThread):
         touched: dict[ConsumeQueue, None] = {}
         gaps: list[_Gap] = []
         for queue in queues:
-            if (queue.topic, queue.queue_id) in queue.files.unwritable:
-                continue
-            touched[queue] = None
-            with self._table.lock:
-                queue.make_files_whole()
-                begin, end = queue.start_offset, queue.max_offset
-            gaps += self._gaps_of(queue, self._wrong_between(queue, begin, end))
+            ends = self._make_whole(queue)
+            if ends is not None:
+                touched[queue] = None
+                gaps += self._gaps_of(queue, self._wrong_between(queue, *ends))
         for topic, queue_id, queue_offset in places:
             with self._table.lock:
                 queue_found = self._table.find(topic, queue_id)
             if queue_found is None or queue_found in touched:
                 continue
-            if (topic, queue_id) in queue_found.files.unwritable:
-                continue
-            with self._table.lock:
-                queue_found.make_files_whole()
-                begin, end = queue_found.start_offset, queue_found.max_offset
-            if not begin <= queue_offset < end:
+            ends = self._make_whole(queue_found)
+            if ends is None or not ends[0] <= queue_offset < ends[1]:
                 continue
             touched[queue_found] = None
-            wrong = self._wrong_around(queue_found, queue_offset, begin, end)
+            wrong = self._wrong_around(queue_found, queue_offset, *ends)
             gaps += self._gaps_of(queue_found, wrong)
         return touched, gaps
+
+    def _make_whole(self, queue: ConsumeQueue) -> tuple[int, int] | None:
+        """Have all files of the queue; its first and its next queue offset. None: they cannot be
+        written now."""
+        with self._table.lock:
+            if not _is_unwritable(queue):
+                with self._table.passing_by(queue):
+                    queue.make_files_whole()
+            return None if _is_unwritable(queue) else (queue.start_offset, queue.max_offset)
 
     def _wrong_between(self, queue: ConsumeQueue, begin: int, end: int) -> list[int]:
         """Queue offsets in [begin, end) of wrong and of blank units."""
@@ -298,10 +300,11 @@ class RebuildConsumeQueueService(ServiceThread):
             return
         at = (begin - run.queue_offset) * CQ_UNIT_SIZE
         with self._table.lock:
-            if gap.queue.bounds.generation != gap.generation:
+            if gap.queue.bounds.generation != gap.generation or _is_unwritable(gap.queue):
                 return
-            gap.queue.repair.rewrite(begin, run.units[at : at + (end - begin) * CQ_UNIT_SIZE])
-        gap.found[begin - gap.begin : end - gap.begin] = True
+            with self._table.passing_by(gap.queue):
+                gap.queue.repair.rewrite(begin, run.units[at : at + (end - begin) * CQ_UNIT_SIZE])
+                gap.found[begin - gap.begin : end - gap.begin] = True
 
     def _finish_gaps(self, gaps: list[_Gap]) -> None:
         """Blank what the log does not have, and count."""
@@ -326,6 +329,8 @@ class RebuildConsumeQueueService(ServiceThread):
         phy_offsets never decrease within a queue: the blank has that of the unit before it."""
         queue = gap.queue
         with self._table.lock:
+            if _is_unwritable(queue):
+                return False
             units = queue.read_units(queue_offset, 1)
             is_blank = len(units) > 0 and int(units[0]["size"]) == PRE_BLANK_SIZE
             if is_blank or queue.bounds.generation != gap.generation:
@@ -334,8 +339,9 @@ class RebuildConsumeQueueService(ServiceThread):
             if queue_offset > queue.start_offset:
                 before = queue.read_units(queue_offset - 1, 1)
                 phy_offset = int(before[0]["phy_offset"]) if len(before) else 0
-            queue.repair.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
-        return True
+            with self._table.passing_by(queue):
+                queue.repair.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
+            return not _is_unwritable(queue)
 
     def _publish(self, queues: dict[ConsumeQueue, None]) -> None:
         for queue in queues:
@@ -345,6 +351,10 @@ class RebuildConsumeQueueService(ServiceThread):
     def _go_on(self) -> None:
         if self.stopped:
             raise DispatchStoppedError
+
+
+def _is_unwritable(queue: ConsumeQueue) -> bool:
+    return (queue.topic, queue.queue_id) in queue.files.unwritable
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -16,16 +16,22 @@ import pytest
 from ipc.queue_table import QueueTableWriter
 from ipc.unwritten_units import MOST_MOVED, MOST_OF_QUEUE
 from store.clean_consume_queue_service import clean_table
-from store.control_slots import LIGHT_QUEUES_UNWRITABLE, STORE_STATE, StoreState
+from store.control_slots import (
+    LIGHT_QUEUES_UNWRITABLE,
+    QUEUE_UNITS_LOST,
+    STORE_STATE,
+    StoreState,
+)
 from store.errors import DiskFullError, StoreError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.light_queue import LightQueue
 from store.light_queue_files import LightQueueFiles
 from store.light_queue_table import LightQueueTable
-from store.rebuild_consume_queue_service import RebuildConsumeQueueService
+from store.rebuild_consume_queue_service import RebuildConsumeQueueService, _Gap
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from store.stored_units import CQ_UNIT_SIZE
+from store.unit_runs import UnitRun
 from tests.store.test_default_message_store import Life
 from tests.store.test_light_queue_files import RECORD, Side, Twins
 from tests.store.test_light_queue_files import light_side as twins_side
@@ -360,3 +366,136 @@ def test_a_queue_without_a_row_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     assert (queue.bounds.end, queue.max_offset, queue.left_out_end) == (0, 2, twins.phy)
     blocked.unlink()
     assert light_table(side).try_again(queue) == 0
+
+
+def catch_up(side: Side, runs: list[UnitRun]) -> LightQueue:
+    """It can be written again, and all records come again."""
+    queue = side.table.find(BAD, 0)
+    assert isinstance(queue, LightQueue)
+    light_table(side).try_again(queue)
+    queue.catches_up = True
+    for run in runs:
+        queue.append(run.units, run.queue_offset, run.first_end, run.last_end)
+    queue.catches_up = False
+    return queue
+
+
+def test_nothing_waits_any_more_when_it_can_be_written_again(tmp_path: Path) -> None:
+    """The next checkpoint says what held when it could not be written, with all its units."""
+    side, twins = light_side(tmp_path)
+    blocked = block(side.root)
+    runs = [twins.run(BAD, 30), twins.run(BAD, 10), twins.run(BAD, 1)]
+    side.table.append_runs(runs)
+    blocked.unlink()
+    queue = catch_up(side, runs)
+    assert light_table(side).end_unwritable(queue, twins.phy)
+    assert side.units.rows(10) == []
+    in_file = side.snapshot()[f"{BAD}/0/{0:020}"]
+    assert in_file[: 41 * CQ_UNIT_SIZE] == b"".join(bytes(run.units) for run in runs)
+
+
+def test_a_topic_that_is_made_anew_meanwhile_begins_at_0(tmp_path: Path) -> None:
+    """As on a slave, whose log does not tell that it was deleted."""
+    side, twins = light_side(tmp_path)
+    blocked = block(side.root)
+    runs = [twins.run(BAD, 30), twins.run(BAD, 30)]
+    twins.following[BAD] = 0
+    runs.append(twins.run(BAD, 2))
+    side.table.append_runs(runs)
+    blocked.unlink()
+    queue = catch_up(side, runs)
+    assert light_table(side).end_unwritable(queue, twins.phy)
+    assert queue.max_offset == 2
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
+    """A store in which a queue was written, and cannot be any more; nobody has noticed yet."""
+    life = start(tmp_path / "store")
+    put_all(life)
+    flush(life)
+    pwrite = os.pwrite
+
+    def fail(fd: int, data: bytes, at: int) -> int:
+        if BAD in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pwrite(fd, data, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fail)
+        yield life
+    life.stop()
+
+
+def damage_unit(life: Life, topic: str, queue_offset: int) -> None:
+    path = life.config.consume_queue_path / topic / "0" / f"{0:020}"
+    with path.open("r+b") as file:
+        file.seek(queue_offset * CQ_UNIT_SIZE)
+        file.write(b"\1" * CQ_UNIT_SIZE)
+
+
+def test_a_rebuild_passes_it_by(broken: Life, right: Life) -> None:
+    """It looks for both records in the same part of the log."""
+    rebuild = broken.store.rebuild
+    for topic, queue_offset in ((BAD, 5), (GOOD, 3)):
+        damage_unit(broken, topic, queue_offset)
+    with rebuild._lock:
+        rebuild._places |= {(BAD, 0, 5): None, (GOOD, 0, 3): None}
+    rebuild.wakeup()
+    wait_until(lambda: not rebuild._places or broken.failures)
+    assert broken.failures == []
+    assert broken.counters[LIGHT_QUEUES_UNWRITABLE] == 1
+    assert units(broken, GOOD) == units(right, GOOD)
+
+
+def test_so_does_one_that_finds_a_file_in_place_of_its_directory(
+    broken: Life, tmp_path: Path
+) -> None:
+    directory, rebuild = broken.config.consume_queue_path / BAD, broken.store.rebuild
+    directory.rename(tmp_path / "aside")
+    directory.touch()
+    rebuild.request(BAD, 0, 5)
+    wait_until(lambda: not rebuild._places or broken.failures)
+    assert broken.failures == []
+    assert broken.counters[LIGHT_QUEUES_UNWRITABLE] == 1
+
+
+def test_so_does_one_that_finds_no_record(broken: Life) -> None:
+    queue = _queue(broken)
+    gap = _Gap(queue, 5, 6, 0, 0, queue.bounds.generation)
+    broken.store.rebuild._finish_gaps([gap])
+    assert broken.counters[LIGHT_QUEUES_UNWRITABLE] == 1
+    assert broken.counters[QUEUE_UNITS_LOST] == 0
+
+
+@pytest.mark.parametrize("way", ["blank_out", "reserve"])
+def test_damage_in_the_log_passes_it_by(broken: Life, way: str) -> None:
+    queues, low = broken.store._derived.queues, _queue(broken).record_end(1)
+    if way == "blank_out":
+        assert [found[0] for found in queues.blank_out(low, broken.end)] == [GOOD, "T"]
+    else:
+        queues.reserve(BAD, 0, 60)
+        queues.reserve(GOOD, 0, 60)
+        assert [broken.table.offsets(name, 0)[1] for name in (BAD, GOOD)] == [60, 60]
+    assert broken.counters[LIGHT_QUEUES_UNWRITABLE] == 1
+
+
+def test_retention_passes_by_what_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, twins = light_side(tmp_path)
+    side.table.append_runs([twins.run(BAD, 120), twins.run(GOOD, 120)])
+    side.write_out()
+    unlink = os.unlink
+
+    def fail(path: str) -> None:
+        if BAD in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", fail)
+    clean_table(side.table, twins.phy - RECORD, lambda: False)
+    assert unwritable(side) == [(BAD, 0)]
+    good = side.table.find(GOOD, 0)
+    assert good is not None
+    assert good.start_offset == 100
