@@ -216,7 +216,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                 if (queue.topic, queue.queue_id) in self._files.unwritable:
                     continue
                 following = 0
-                with self.passing_by(queue):
+                with self._files.unwritable.passing_by((queue.topic, queue.queue_id)):
                     following = queue.repair.blank_out(low, high)
                 if following:
                     found.append((queue.topic, queue.queue_id, following))
@@ -241,7 +241,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             for run in runs_of_units(records):
                 queue = self._queues.get((run.topic, run.queue_id))
                 if queue is not None and (run.topic, run.queue_id) not in self._files.unwritable:
-                    with self.passing_by(queue):
+                    with self._files.unwritable.passing_by((queue.topic, queue.queue_id)):
                         self._fill_blanks(queue, run, records.count)
 
     def _fill_blanks(self, queue: ConsumeQueue, run: UnitRun, most_missing: int) -> None:

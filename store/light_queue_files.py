@@ -53,6 +53,7 @@ class LightQueueFiles(WrittenFirstFiles):
     ) -> None:
         """As ConsumeQueueFiles. table: has the units that are not written yet."""
         super().__init__(root, file_size, writable=True, open_files=open_files)
+        self.unwritable.is_light = is_lmq
         self._table = table
         self._units = table.unwritten
         self.defers = False

@@ -11,13 +11,11 @@ Tested by tests/store/test_light_queue_files.py and tests/store/test_unwritable_
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
-from store.errors import StoreError
 from store.light_queue import LightQueue
 from store.light_queue_files import LightQueueFiles
 from store.lmq_places import is_lmq
@@ -65,16 +63,6 @@ class LightQueueTable(ConsumeQueueTable):
         return isinstance(queue, LightQueue) and queue.left_out_end >= phy_offset
 
     # -- queues that cannot be written ---------------------------------------------------------
-
-    @contextmanager
-    def passing_by(self, queue: ConsumeQueue) -> Iterator[None]:
-        """See StoredQueueTable."""
-        try:
-            yield
-        except (StoreError, OSError) as error:
-            if not isinstance(queue, LightQueue):
-                raise
-            self._light_files.unwritable.add((queue.topic, queue.queue_id), error)
 
     def unwritable_queues(self) -> list[LightQueue]:
         """Those that there are."""

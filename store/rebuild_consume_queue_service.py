@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -166,7 +167,7 @@ class RebuildConsumeQueueService(ServiceThread):
         touched: dict[ConsumeQueue, None] = {}
         gaps: list[_Gap] = []
         for queue in queues:
-            ends = self._make_whole(queue)
+            ends = _make_whole(self._table, queue)
             if ends is not None:
                 touched[queue] = None
                 gaps += self._gaps_of(queue, self._wrong_between(queue, *ends))
@@ -175,22 +176,13 @@ class RebuildConsumeQueueService(ServiceThread):
                 queue_found = self._table.find(topic, queue_id)
             if queue_found is None or queue_found in touched:
                 continue
-            ends = self._make_whole(queue_found)
+            ends = _make_whole(self._table, queue_found)
             if ends is None or not ends[0] <= queue_offset < ends[1]:
                 continue
             touched[queue_found] = None
             wrong = self._wrong_around(queue_found, queue_offset, *ends)
             gaps += self._gaps_of(queue_found, wrong)
         return touched, gaps
-
-    def _make_whole(self, queue: ConsumeQueue) -> tuple[int, int] | None:
-        """Have all files of the queue; its first and its next queue offset. None: they cannot be
-        written now."""
-        with self._table.lock:
-            if not _is_unwritable(queue):
-                with self._table.passing_by(queue):
-                    queue.make_files_whole()
-            return None if _is_unwritable(queue) else (queue.start_offset, queue.max_offset)
 
     def _wrong_between(self, queue: ConsumeQueue, begin: int, end: int) -> list[int]:
         """Queue offsets in [begin, end) of wrong and of blank units."""
@@ -302,7 +294,7 @@ class RebuildConsumeQueueService(ServiceThread):
         with self._table.lock:
             if gap.queue.bounds.generation != gap.generation or _is_unwritable(gap.queue):
                 return
-            with self._table.passing_by(gap.queue):
+            with _passing_by(gap.queue):
                 gap.queue.repair.rewrite(begin, run.units[at : at + (end - begin) * CQ_UNIT_SIZE])
                 gap.found[begin - gap.begin : end - gap.begin] = True
 
@@ -339,7 +331,7 @@ class RebuildConsumeQueueService(ServiceThread):
             if queue_offset > queue.start_offset:
                 before = queue.read_units(queue_offset - 1, 1)
                 phy_offset = int(before[0]["phy_offset"]) if len(before) else 0
-            with self._table.passing_by(queue):
+            with _passing_by(queue):
                 queue.repair.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
             return not _is_unwritable(queue)
 
@@ -351,6 +343,20 @@ class RebuildConsumeQueueService(ServiceThread):
     def _go_on(self) -> None:
         if self.stopped:
             raise DispatchStoppedError
+
+
+def _make_whole(table: ConsumeQueueTable, queue: ConsumeQueue) -> tuple[int, int] | None:
+    """Have all files of the queue; its first and its next queue offset. None: they cannot be
+    written now."""
+    with table.lock:
+        if not _is_unwritable(queue):
+            with _passing_by(queue):
+                queue.make_files_whole()
+        return None if _is_unwritable(queue) else (queue.start_offset, queue.max_offset)
+
+
+def _passing_by(queue: ConsumeQueue) -> AbstractContextManager[None]:
+    return queue.files.unwritable.passing_by((queue.topic, queue.queue_id))
 
 
 def _is_unwritable(queue: ConsumeQueue) -> bool:

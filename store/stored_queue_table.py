@@ -15,7 +15,6 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -71,11 +70,6 @@ class StoredQueueTable(ABC, Generic[QueueT]):
     def _is_unfinished(self, queue: QueueT) -> bool:
         """Whether the queue is being built, and not to be published before it is whole."""
         return False
-
-    def passing_by(self, queue: QueueT) -> AbstractContextManager[None]:
-        """For what writes to the queue's files, under the lock: goes on without it, where that is
-        possible for a queue of its kind, when they cannot be written."""
-        return nullcontext()
 
     # -- queues --------------------------------------------------------------------------------
 
@@ -181,7 +175,7 @@ class StoredQueueTable(ABC, Generic[QueueT]):
             ):
                 return False
             deleted = False
-            with self.passing_by(queue):
+            with self._files.unwritable.passing_by((queue.topic, queue.queue_id)):
                 deleted = queue.delete_first_expired(min_phy_offset)
             if queue.correct_min_offset(min_phy_offset) or deleted or not queue.whole:
                 self._published.publish(queue, moved=False)

@@ -17,11 +17,12 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ipc.unwritten_units import MOST_MOVED
-from store.errors import DiskFullError, FlushFailedError
+from store.errors import DiskFullError, FlushFailedError, StoreError
 from store.mapped_file import NO_SPACE
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class UnwritableQueues:
         """root: <storePathRootDir>/consumequeue."""
         self._root: Final = root
         self._queues: Final[dict[QueueName, UnwritableQueue]] = {}
+        self.is_light: Callable[[str], bool] = lambda _topic: False
+        """Whether a topic's queues are light ones."""
         self.on_change: Callable[[int], None] = lambda _count: None
         """Hears how many there are."""
 
@@ -90,6 +93,17 @@ class UnwritableQueues:
         state = self._queues.setdefault(name, UnwritableQueue())
         self.on_change(len(self._queues))
         return state
+
+    @contextmanager
+    def passing_by(self, name: QueueName) -> Iterator[None]:
+        """For what writes to the files of any queue, under the lock: goes on without a light queue
+        whose files cannot be written."""
+        try:
+            yield
+        except (StoreError, OSError) as error:
+            if not self.is_light(name[0]):
+                raise
+            self.add(name, error)
 
     def remove(self, name: QueueName) -> None:
         """It can be written again, and lacks nothing; or it is deleted."""
