@@ -107,7 +107,7 @@ def test_consumers_never_see_a_gap_in_it(
     monkeypatch.setattr(RebuildConsumeQueueService, "rebuild_once", lambda _self: False)
     put_all(life)
     for each in (life, right):
-        each.put(2 * MOST_OF_QUEUE, BAD)
+        each.put(MOST_OF_QUEUE, BAD)  # All of them in one file.
         each.wait_dispatched()
     bring_back(life)
     assert units(life, BAD) == units(right, BAD)
