@@ -16,7 +16,7 @@ import os
 import resource
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from store.descriptor_cache import DescriptorCache, FileKey
 from store.errors import DiskFullError, FlushFailedError, StoreError, WrongFileSizeError
@@ -50,6 +50,9 @@ def writers_open_files() -> int:
 class ConsumeQueueFiles:
     """Reads and writes by (topic, queue_id, position)."""
 
+    MOST_UNWRITABLE: ClassVar[int] = 0
+    """Queues that may be unwritable while others go on."""
+
     def __init__(
         self,
         root: Path,
@@ -67,7 +70,7 @@ class ConsumeQueueFiles:
         self._mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         self._cache = DescriptorCache(open_files, self._open)
         self._file_system = FileSystemSync(root)
-        self.unwritable: Final = UnwritableQueues(root)
+        self.unwritable: Final = UnwritableQueues(root, self.MOST_UNWRITABLE)
         """Light queues; none in ordinary files."""
 
     # -- names ---------------------------------------------------------------------------------

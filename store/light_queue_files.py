@@ -21,10 +21,10 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from ipc.queue_table import QueueTableWriter
-from ipc.unwritten_units import MOST_OF_QUEUE, UNIT_SIZE
+from ipc.unwritten_units import MOST_MOVED, MOST_OF_QUEUE, UNIT_SIZE
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, make_file
 from store.errors import StoreError
 from store.lmq_places import is_lmq
@@ -42,6 +42,8 @@ MOST_NEW_FILES: Final = 8_192
 
 class LightQueueFiles(WrittenFirstFiles):
     """See the module."""
+
+    MOST_UNWRITABLE: ClassVar[int] = MOST_MOVED
 
     def __init__(
         self,

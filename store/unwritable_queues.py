@@ -5,7 +5,7 @@ many light queues as clients: one whose directory is a file, or whose blocks are
 up the others, which share the memory of unwritten units with it. Such a queue keeps there what
 it has (MOST_OF_QUEUE units), gets no further ones, and is tried again
 (RebuildConsumeQueueService), which then looks for the others in the log. As long as there is one,
-the checkpoint stays where it is, so that a recovery looks as far back. Of more than MOST_MOVED
+the checkpoint stays where it is, so that a recovery looks as far back. Of more than a few
 queues, and of a full disk, it is not the queue that is to blame. It knows no units.
 
 Tested by tests/store/test_unwritable_queues.py.
@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ipc.unwritten_units import MOST_MOVED
 from store.errors import DiskFullError, FlushFailedError, StoreError
 from store.mapped_file import NO_SPACE
 
@@ -57,9 +56,10 @@ class UnwritableQueue:
 class UnwritableQueues:
     """See the module."""
 
-    def __init__(self, root: Path) -> None:
-        """root: <storePathRootDir>/consumequeue."""
+    def __init__(self, root: Path, most: int) -> None:
+        """root: <storePathRootDir>/consumequeue. most: so many at the same time."""
         self._root: Final = root
+        self._most: Final = most
         self._queues: Final[dict[QueueName, UnwritableQueue]] = {}
         self.is_light: Callable[[str], bool] = lambda _topic: False
         """Whether a topic's queues are light ones."""
@@ -81,7 +81,7 @@ class UnwritableQueues:
 
     def add(self, name: QueueName, error: Exception) -> UnwritableQueue:
         """The queue could not be written. Raises `error`: that is not the queue's fault."""
-        is_many = name not in self._queues and len(self._queues) >= MOST_MOVED
+        is_many = name not in self._queues and len(self._queues) >= self._most
         if is_many or isinstance(error, FlushFailedError) or not self._is_of_queue(error):
             raise error
         log.error(

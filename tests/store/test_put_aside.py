@@ -16,9 +16,14 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.errors import SharedMemoryFullError
 from store.careful_dispatch import dispatch_piece
 from store.control_slots import PUT_ASIDE, READING
-from store.errors import DiskFullError, MessageIllegalError, RecordDamagedError, StoreError
+from store.errors import (
+    DiskFullError,
+    DispatchStoppedError,
+    MessageIllegalError,
+    RecordDamagedError,
+    StoreError,
+)
 from store.put_aside import RECORDS, PutAside, ReadBy, RecordGuard, StoredPlace, is_of_record
-from store.rebuild_consume_queue_service import _StoppedError
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.stored_units import PRE_BLANK_SIZE
@@ -175,7 +180,7 @@ def test_a_disk_that_is_full_stops_nothing(
         (TimeoutError(), False),
         (MemoryError(), False),
         (SharedMemoryFullError(), False),
-        (_StoppedError(), False),
+        (DispatchStoppedError(), False),
         (KeyboardInterrupt(), False),
         (SystemExit(), False),
     ],
