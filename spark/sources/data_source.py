@@ -62,13 +62,16 @@ class ConfiguredSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The same."""
-        raise OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
+        raise self._only_read()
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """The same."""
-        raise OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
+        raise self._only_read()
+
+    def _only_read(self) -> OptionError:
+        return OptionError(f"format {self.name()} is only read: format rocketmq writes to topics")
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
